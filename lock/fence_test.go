@@ -31,13 +31,3 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 		check.Equal(r, r.rdb.Get(ctx, "{orders}:fence").Val(), "30", "the counter after 30 holds")
 	})
 }
-
-func TestWithoutAFenceThereIsNoCounter(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		if lease.Fence() != 0 || r.rdb.DBSize(ctx).Val() != 1 {
-			r.Errorf("fence %d, %d keys", lease.Fence(), r.rdb.DBSize(ctx).Val())
-		}
-		r.must(lease.Unlock(ctx))
-	})
-}

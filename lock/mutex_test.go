@@ -28,7 +28,7 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 		check.True(r, label == "billing-7" && len(id) == 36, "token %q is not the owner's label and a uuid", lease.Token())
 		r.lives("orders", 5*time.Second, began)
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
-		check.True(r, lease.Valid() && lease.Context().Err() == nil, "a fresh lease is not valid")
+		check.True(r, lease.Valid() && lease.Context().Err() == nil && lease.Fence() == 0, "a fresh lease is not valid, or has the fence %d", lease.Fence())
 	})
 }
 

@@ -78,7 +78,7 @@ func (s subscriptions) apply(requests []subscriptionRequest) {
 	}
 }
 
-// Users come and go at any time, and the requests are sent at any time.
+// Scenario 48. Users come and go at any time, and the requests are sent at any time.
 func TestAQueueReceivesMessagesWhileItHasUsers(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

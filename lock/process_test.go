@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -160,8 +159,6 @@ func work(job, addr string) int {
 			err = hold(c)
 		case "write":
 			err = write(rdb, c)
-		case "write again":
-			err = writeAgain(c)
 		default:
 			err = fmt.Errorf("no such job: %s", job)
 		}
@@ -171,27 +168,4 @@ func work(job, addr string) int {
 		return 1
 	}
 	return 0
-}
-
-const writerTTL = 1500 * time.Millisecond
-
-// writeAgain is the worker of TestProcessesThatDieDelayOtherWritersOnlyBriefly. It prints
-// when each of its holds begins and ends, until it is killed.
-func writeAgain(c *lock.Client) error {
-	w := c.RW("orders", lock.Options{TTL: writerTTL}).Writer()
-	for {
-		time.Sleep(rand.N(5 * time.Millisecond))
-		lease, err := w.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		if lease.Valid() {
-			fmt.Println("begin", time.Now().UnixNano())
-			time.Sleep(rand.N(2 * time.Millisecond))
-			fmt.Println("end", time.Now().UnixNano())
-		}
-		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-			return err
-		}
-	}
 }

@@ -42,7 +42,7 @@ func TestADayOfRenewals(t *testing.T) {
 	})
 }
 
-// A batch is much cheaper than single renewals, so leases that began at any time are
+// Scenario 62. A batch is much cheaper than single renewals, so leases that began at any time are
 // renewed at few instants.
 func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -74,63 +74,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 	})
 }
 
-// Scenario 50: a renewal is in flight during many of the unlocks.
-func TestNoRenewalFollowsAnUnlock(t *testing.T) {
-	testtier.Long(t, "it waits for seconds on real servers")
-	onBoth(t, func(r *rig) {
-		var log zombieHolder
-		rounds := 250
-		if r.fake {
-			rounds = 100
-		}
-		c := r.client(lock.Config{Observe: log.write})
-		var all sync.WaitGroup
-		for i := range 8 {
-			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{Renew: lock.Renew{Every: time.Millisecond}})
-			all.Go(func() {
-				for range rounds {
-					lease := r.lock(m)
-					time.Sleep(rand.N(3 * time.Millisecond))
-					r.must(lease.Unlock(ctx))
-					log.bury(lease.Token())
-				}
-			})
-		}
-		all.Wait()
-		check.True(r, log.renewals != 0 && log.late <= 0, "%d of %d renewals came after the unlock", log.late, log.renewals)
-		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
-	})
-}
-
-// zombieHolder records renewals of ended leases.
-type zombieHolder struct {
-	mu             sync.Mutex
-	buried         map[string]time.Time // time of the end, by token
-	renewals, late int
-}
-
-func (a *zombieHolder) write(e lock.Event) {
-	if e.Kind != lock.Renewed {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.renewals++
-	if over, ok := a.buried[e.Token]; ok && e.At.After(over) {
-		a.late++
-	}
-}
-
-func (a *zombieHolder) bury(token string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.buried == nil {
-		a.buried = make(map[string]time.Time)
-	}
-	a.buried[token] = time.Now()
-}
-
-// The server knows neither IFEQ nor the script, so the renewal takes three requests. The
+// Scenario 50. The server knows neither IFEQ nor the script, so the renewal takes three requests. The
 // release overtakes the last two.
 func TestUnlockWaitsForEachRequestOfARenewal(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -304,24 +248,6 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 			check.Between(r, time.Since(began), c.ends-300*time.Millisecond, c.ends, "ended after")
 		})
 	}
-}
-
-// Scenario 62.
-func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
-	testtier.Long(t, "it keeps 2,000 leases for seconds")
-	onRedis(t, func(r *rig) {
-		diary := &eventRecorder{}
-		c := r.client(lock.Config{Observe: diary.write})
-		const n = 2000
-		leases := make([]*lock.Lease, n)
-		for i := range leases {
-			leases[i] = r.lock(c.Mutex(fmt.Sprint("k", i), lock.Options{Renew: lock.Renew{Every: time.Second}}))
-		}
-		r.until("two renewals each", func() bool { return diary.count(lock.Renewed) >= 2*n })
-		for _, l := range leases {
-			check.Require(r, l.Valid(), "%s was lost", l.Key())
-		}
-	})
 }
 
 // Scenario 91.

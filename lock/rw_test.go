@@ -566,35 +566,6 @@ func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
 	})
 }
 
-func TestAMassOfReadersHoldsTogether(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		n := testtier.Size(200, 1000, 1000)
-		c, far := r.client(lock.Config{}), r.client(lock.Config{})
-		write := r.locked(far.RW("prices", lock.Options{TTL: time.Minute}).Writer())
-		var calls []*await
-		for i := range n {
-			from := []*lock.Client{c, far}[i%2]
-			calls = append(calls, lockAsync(ctx, from.RW("prices", lock.Options{TTL: time.Minute}).Reader()))
-		}
-		r.until("a reader to wait", func() bool { return r.field("prices", "s") != "" })
-		began := time.Now()
-		r.must(write.Unlock(ctx))
-		var leases []*lock.Lease
-		for _, call := range calls {
-			leases = append(leases, r.won(call)) // all of them before the first leaves
-		}
-		r.Logf("%d readers entered in %v", n, time.Since(began))
-		writer := lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Writer())
-		r.claimed("prices")
-		for _, lease := range leases {
-			check.Require(r, !writer.over(), "the writer entered beside readers")
-			r.must(lease.Unlock(ctx))
-		}
-		r.must(r.won(writer).Unlock(ctx))
-		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
-	})
-}
-
 // All readers that a writer has kept waiting get the lock before the next writer;
 // later readers do not.
 func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {

@@ -150,19 +150,3 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	check.Equal(t, rdb.Exists(ctx, "orders").Val(), 0, "the release did not reach the new master")
 }
-
-// Scenario 99.
-func TestALeaseIsRenewedWhenTheServerTakesNoMoreClients(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		var d eventRecorder
-		o := lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}
-		lease := r.lock(r.client(lock.Config{Observe: d.write}).Mutex("orders", o))
-		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
-		newcomer := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, MaxRetries: -1})
-		defer newcomer.Close()
-		check.Require(r, newcomer.Ping(ctx).Err() != nil, "the server takes more clients")
-		before := d.count(lock.Renewed)
-		r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+5 || lease.Context().Err() != nil })
-		r.must(lease.Unlock(ctx))
-	})
-}

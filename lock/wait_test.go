@@ -151,25 +151,6 @@ func TestNoHerd(t *testing.T) {
 	}
 }
 
-// Scenarios 3 and 48.
-func TestNoSubscriptionIsLeftBehind(t *testing.T) {
-	testtier.Long(t, "it waits for seconds on real servers")
-	onRedis(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		identities := []*lock.Client{c, c.As("a"), c.As("b"), c.As("c")}
-		var all sync.WaitGroup
-		for i := range 16 {
-			all.Go(func() {
-				for j := range 100 {
-					check.ErrorIs(r, pass(identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{})), nil)
-				}
-			})
-		}
-		all.Wait()
-		r.until("no channel to be subscribed", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
-	})
-}
-
 func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})

@@ -1,12 +1,10 @@
 package classic_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
-	"locktop/lock"
 	"locktop/lock/classic"
 )
 
@@ -41,22 +39,6 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Corresponds to [TestBoundedRenewalsLetTheLockLapseUnderItsHolder].
-func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(r *rig) {
-		owner := r.client().Reentrant("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Max: 4}})
-		other := sound{r.client().Reentrant("orders", lock.Options{})}
-		outer := r.take(sound{owner}).(*lock.Lease)
-		time.Sleep(6 * time.Second)
-		check.True(r, outer.Valid(), "not renewed")
-		r.await(other)
-		check.True(r, !outer.Valid() && outer.Context().Err() != nil, "the owner believes to hold what another holds")
-		check.True(r, r.try(sound{owner}) == nil, "the owner got in again beside the other")
-		check.True(r, r.lost(outer.Unlock(context.Background())), "unlocked what was lost")
-	})
 }
 
 func TestTheCounterOutlivesTheKey(t *testing.T) {

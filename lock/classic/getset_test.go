@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/lock"
 	"locktop/lock/classic"
 )
 
@@ -54,20 +53,6 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 		r.take(r.getset(time.Second, later)) // all clocks are right
 		check.True(r, noon.Add(later).Before(winner.Deadline()), "the winner's hold is over")
 	})
-}
-
-// Corresponds to [TestALoserOverwritesTheWinnersExpiry].
-func TestALoserChangesNothingOfASoundLock(t *testing.T) {
-	for _, k := range soundKinds() {
-		t.Run(k.name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				winner := r.take(k.open(r, 10*time.Second)).(*lock.Lease)
-				check.Require(r, r.try(k.open(r, 2*time.Second)) == nil, "two hold the lock")
-				time.Sleep(3 * time.Second)
-				check.True(r, r.try(k.open(r, time.Second)) == nil && winner.Valid(), "the winner's time was cut short")
-			})
-		})
-	}
 }
 
 func TestGetsetIsTakenOverOnlyOnceItsStampHasPassed(t *testing.T) {

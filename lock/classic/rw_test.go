@@ -77,30 +77,3 @@ func TestAReaderThatLeavesLetsAWriterInBesideAnother(t *testing.T) {
 		check.Equal(r, beside, k.name != "RW", "a writer got in")
 	})
 }
-
-// Corresponds to [TestASecondReadersStampKeepsTheFirstFromUnlocking].
-func TestReadersOfASoundLockLeaveInAnyOrder(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		k := soundRW()
-		first, second := r.take(k.reader(r)), r.take(k.reader(r))
-		r.must(first.Unlock(ctx))
-		check.True(r, r.try(k.writer(r)) == nil, "a writer got in beside the second")
-		r.must(second.Unlock(ctx))
-		r.take(k.writer(r))
-	})
-}
-
-// Corresponds to [TestAReaderSetsTheTimeOfAllReaders].
-func TestReadersOfASoundLockHaveTimesOfTheirOwn(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		reader := func(ttl time.Duration) classic.Lock {
-			return sound{r.client().RW("orders", lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}).Reader()}
-		}
-		long := r.take(reader(time.Minute))
-		r.take(reader(time.Second))
-		time.Sleep(1100 * time.Millisecond)
-		check.True(r, r.try(soundRW().writer(r)) == nil, "a writer got in beside the first reader")
-		time.Sleep(time.Until(long.Deadline()) + time.Second)
-		r.take(soundRW().writer(r))
-	})
-}
