@@ -57,14 +57,6 @@ func (r *clusterRig) master(key string) string {
 	return rdb.Options().Addr
 }
 
-// exclusive are the kinds with one holder.
-var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock.Locker{
-	"mutex":     func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
-	"reentrant": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
-	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
-	"semaphore": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 1, o) },
-}
-
 // Scenarios 105 (no CROSSSLOT) and 106: for every name, all keys of the lock are in
 // its slot, and a release on any node wakes the waiters.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
@@ -78,7 +70,8 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		next  chan *lock.Lease
 	}
 	handOvers, masters := map[string]handOver{}, map[string]bool{}
-	for kind, locker := range exclusive {
+	for _, kind := range []string{"mutex", "reentrant", "fair", "semaphore"} {
+		locker := kinds[kind]
 		for _, name := range []string{"orders", "stock", "prices", "{test}:abc:key", "a{b}{c}", "a{b", "a{{b}}c", "ä ö"} {
 			key := name + ":" + kind
 			masters[r.master(key)] = true

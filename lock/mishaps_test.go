@@ -3,13 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,22 +20,15 @@ import (
 func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: 6 * time.Hour}
-		for _, of := range []func(*lock.Client) lock.Locker{
-			func(c *lock.Client) lock.Locker { return c.Mutex("mutex", o) },
-			func(c *lock.Client) lock.Locker { return c.Reentrant("reentrant", o) },
-			func(c *lock.Client) lock.Locker { return c.RW("rw", o).Writer() },
-			func(c *lock.Client) lock.Locker { return c.RW("reads", o).Reader() },
-			func(c *lock.Client) lock.Locker { return c.Fair("fair", o) },
-		} {
-			held, err := of(a).Lock(ctx)
-			if held.Key() == "reads" {
-				r.must(held.Unlock(ctx))
-				held, err = a.RW("reads", o).Writer().Lock(ctx)
+		for _, kind := range []string{"mutex", "reentrant", "fair", "semaphore", "writer", "reader"} {
+			holder := kind
+			if kind == "reader" {
+				holder = "writer"
 			}
-			r.must(err)
-			time.AfterFunc(time.Minute, func() { r.rdb.Del(ctx, held.Key()) })
+			held := r.locked(kinds[holder](a, kind, o))
+			time.AfterFunc(time.Minute, func() { r.rdb.Del(ctx, kind) })
 			began := time.Now()
-			next := r.lock(of(b))
+			next := r.lock(kinds[kind](b, kind, o))
 			check.Between(r, time.Since(began)-time.Minute, 0, 8*time.Second, "%s: found after it was deleted", held.Key())
 			r.must(next.Unlock(ctx))
 		}
@@ -106,10 +95,8 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c, o := r.client(lock.Config{}), lock.Options{TTL: time.Minute, Fence: true}
-		for key, l := range map[string]lock.Locker{
-			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
-			"semaphore": c.Semaphore("semaphore", 2, o),
-		} {
+		for _, key := range []string{"mutex", "reentrant", "fair", "writer", "semaphore"} {
+			l := kinds[key](c, key, o)
 			r.must(r.rdb.Set(ctx, "{"+key+"}:fence", "no number", 0).Err())
 			for _, try := range []func(context.Context) (*lock.Lease, error){l.TryLock, l.Lock} {
 				_, err := try(ctx)
@@ -120,72 +107,6 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A server that accepts the login and then sends an endless reply.
-func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
-	for name, nonsense := range map[string]string{
-		"nest": "*1\r\n", "line": "+x", "array": "*4096\r\n*4096\r\n:1\r\n:1\r\n", "bulk": "$4000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-	} {
-		t.Run(name, func(t *testing.T) {
-			ln := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-			var conns sync.WaitGroup
-			conns.Go(func() {
-				for {
-					conn, err := ln.Accept()
-					if err != nil {
-						return
-					}
-					conns.Go(func() { endless(conn, nonsense) })
-				}
-			})
-			rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
-			c, err := lock.New(rdb, lock.Config{})
-			check.NoError(t, err)
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			short, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			_, err = c.Mutex("orders", lock.Options{TTL: 100 * time.Millisecond}).TryLock(short)
-			runtime.ReadMemStats(&after)
-			check.True(t, err != nil && short.Err() == nil, "TryLock said %v", err)
-			// An endless reply that is not cut off takes gigabytes in 5 s. Other tests have freed
-			// memory that the process may ask for again.
-			grown := int64(after.Sys) - int64(before.Sys)
-			check.True(t, grown <= 128<<20, "it took %d MB", grown>>20)
-			_ = c.Close()
-			_ = rdb.Close()
-			_ = ln.Close()
-			conns.Wait()
-		})
-	}
-}
-
-// endless answers the commands before a script, and then sends text without an end.
-func endless(conn net.Conn, nonsense string) {
-	defer conn.Close()
-	block := []byte(strings.Repeat(nonsense, 1+(1<<18)/len(nonsense)))
-	for {
-		buf := make([]byte, 4096)
-		n, err := conn.Read(buf)
-		if err != nil {
-			return
-		}
-		said := strings.ToLower(string(buf[:n]))
-		switch {
-		case strings.Contains(said, "evalsha"):
-			for {
-				if _, err := conn.Write(block); err != nil {
-					return
-				}
-			}
-		case strings.Contains(said, "hello"):
-			fmt.Fprint(conn, "-ERR unknown command\r\n")
-		default:
-			fmt.Fprint(conn, strings.Repeat("+OK\r\n", strings.Count(said, "*")))
-		}
-	}
 }
 
 // Ten writers of one process give up again and again, beside one that waits.

@@ -37,20 +37,31 @@ func (r *replicatedRig) at(node *server.Child) *redis.Client {
 	return rdb
 }
 
-// everyKind returns locks of all kinds on one server.
+// kinds returns a lock of each kind on one server.
+var kinds = map[string]func(c *lock.Client, key string, o lock.Options) lock.Locker{
+	"mutex":     func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
+	"reentrant": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
+	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
+	"semaphore": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 1, o) },
+	"reader":    func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Reader() },
+	"writer":    func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Writer() },
+	"all": func(c *lock.Client, key string, o lock.Options) lock.Locker {
+		return c.All([]string{key, key + "-too"}, o)
+	},
+	"scattered": func(c *lock.Client, key string, o lock.Options) lock.Locker {
+		return c.All([]string{key, key + "-also"}, o).Scatter()
+	},
+}
+
+// everyKind returns a lock of each kind that the options apply to, with a key of its own.
 func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locker {
-	kinds := map[string]lock.Locker{
-		"reader": c.RW(key+"-reader", o).Reader(),
-		"writer": c.RW(key+"-writer", o).Writer(),
+	all := map[string]lock.Locker{}
+	for name, kind := range kinds {
+		if o.Replicas == 0 || name != "all" && name != "scattered" {
+			all[name] = kind(c, key+"-"+name, o)
+		}
 	}
-	for name, kind := range exclusive {
-		kinds[name] = kind(c, key+"-"+name, o)
-	}
-	if o.Replicas == 0 {
-		kinds["all"] = c.All([]string{key + "-all", key + "-too"}, o)
-		kinds["scattered"] = c.All([]string{key + "-scattered", key + "-also"}, o).Scatter()
-	}
-	return kinds
+	return all
 }
 
 // Scenario 100: too few replicas confirm.

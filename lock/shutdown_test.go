@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -19,17 +18,11 @@ import (
 // The reply to an acquire is on its way when the client is closed.
 func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 	onBothLong(t, "it waits for the time limit of Close", func(r *rig) {
-		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
-			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },
-			"fair":  func(c *lock.Client, key string) lock.Locker { return c.Fair(key, lock.Options{TTL: time.Minute}) },
-			"semaphore": func(c *lock.Client, key string) lock.Locker {
-				return c.Semaphore(key, 2, lock.Options{TTL: time.Minute})
-			},
-		} {
-			c := r.client(lock.Config{})
-			r.must(pass(of(c, "warm")))
+		for _, kind := range []string{"mutex", "fair", "semaphore"} {
+			c, o := r.client(lock.Config{}), lock.Options{TTL: time.Minute}
+			r.must(pass(kinds[kind](c, "warm", o)))
 			r.link.FreezeReplies()
-			done := inBackground(func() error { return tried(of(c, kind).Lock(ctx)) })
+			done := inBackground(func() error { return tried(kinds[kind](c, kind, o).Lock(ctx)) })
 			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, kind).Val() == 1 })
 			r.must(c.Close())
 			check.ErrorIs(r, <-done, lock.ErrClosed, "Lock said")
@@ -199,15 +192,12 @@ func TestALockIsFreeAfterItsLongestHold(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		o := lock.Options{TTL: time.Hour, Renew: lock.Renew{MaxHold: time.Minute}}
-		for key, l := range map[string]lock.Locker{
-			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
-		} {
+		for kind, l := range everyKind(c, "orders", o) {
 			lease := r.lock(l)
 			<-lease.Context().Done()
 			time.Sleep(time.Second)
-			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrMaxHold) || r.rdb.Exists(ctx, key).Val() > 0 {
-				r.Errorf("%s ended with %v, and its key lives for %v", key, cause, r.rdb.PTTL(ctx, key).Val())
-			}
+			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrMaxHold, "%s ended with", kind)
+			check.Equal(r, r.keys(), 0, "%s: keys left", kind)
 		}
 	})
 }

@@ -92,7 +92,7 @@ type contestant struct {
 	entitled      time.Time // since when it waits and the lock is free; zero = it is not
 }
 
-var contested = []string{"mutex", "reentrant", "fair", "semaphore", "rw", "write", "all", "strings"}
+var contested = []string{"mutex", "reentrant", "fair", "semaphore", "rw", "writer", "all", "strings"}
 
 func contend(t *testing.T, seed uint64) int {
 	choose := rand.New(rand.NewPCG(seed, 0))
@@ -316,24 +316,18 @@ func (c *contest) locker(choose *rand.Rand, client *lock.Client, who *contestant
 	}
 	who.keys, who.exclusive = []string{"k"}, true
 	switch kind {
-	case "mutex":
-		return client.Mutex("k", o)
-	case "reentrant":
-		return client.Reentrant("k", o)
-	case "fair":
-		return client.Fair("k", o)
 	case "semaphore":
 		return client.Semaphore("k", c.limit, o)
 	case "all":
 		who.keys = [][]string{{"k"}, {"k", "l"}, {"l", "m"}, {"m", "k"}}[choose.IntN(4)]
 		return client.All(who.keys, o)
 	case "rw":
+		kind = "writer"
 		if choose.IntN(3) == 0 {
-			who.exclusive = false
-			return client.RW("k", o).Reader()
+			who.exclusive, kind = false, "reader"
 		}
 	}
-	return client.RW("k", o).Writer()
+	return kinds[kind](client, "k", o)
 }
 
 // bound returns for how long the lock may be free while a caller waits.

@@ -44,11 +44,7 @@ func (r *rig) registered(n int64) {
 	r.until(fmt.Sprintf("%d registered processes", n), func() bool { return r.rdb.ZCard(ctx, waitersKey).Val() == n })
 }
 
-// wakingOne returns the kinds of locks of which a release wakes one process.
-func wakingOne(c *lock.Client, o lock.Options) map[string]lock.Locker {
-	return map[string]lock.Locker{"mutex": c.Mutex("orders", o), "reentrant": c.Reentrant("orders", o), "semaphore": c.Semaphore("orders", 1, o)}
-}
-
+// A release of these kinds wakes one process.
 var wakingOneKinds = []string{"mutex", "reentrant", "semaphore"}
 
 // A release wakes one process, however many wait: the one that was refused first.
@@ -56,14 +52,14 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 	onBothLong(t, "it counts the commands of 21 processes, which a busy machine adds to", func(r *rig) {
 		for _, kind := range wakingOneKinds {
 			first, _ := r.process("first")
-			lease := r.locked(wakingOne(first, lock.Options{})[kind])
+			lease := r.locked(kinds[kind](first, "orders", lock.Options{}))
 			processes := testtier.Size(8, 20, 20)
 			var order serviceOrder
 			var all sync.WaitGroup
 			for i := range processes {
 				c, _ := r.process(fmt.Sprint(i))
 				all.Go(func() {
-					lease := r.lock(wakingOne(c, lock.Options{})[kind])
+					lease := r.lock(kinds[kind](c, "orders", lock.Options{}))
 					order.add(fmt.Sprint(i))
 					r.must(lease.Unlock(ctx))
 				})
@@ -129,8 +125,8 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		for _, kind := range wakingOneKinds {
 			c, _ := r.process("a")
-			lease := r.locked(wakingOne(c, lock.Options{})[kind])
-			next := lockAsync(ctx, wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+			lease := r.locked(kinds[kind](c, "orders", lock.Options{}))
+			next := lockAsync(ctx, kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
 			r.registered(1)
 			r.ghostProcess(0, false)
 			r.passesOn(lease, next, 0, "%s: the next process got the lock after", kind)
@@ -149,7 +145,7 @@ func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
 		sub(t, name, inBubble, func(r *rig) {
 			listener := r.hear("{orders}:free")
 			for _, kind := range wakingOneKinds {
-				lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+				lease := r.locked(kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
 				before(r)
 				r.must(lease.Unlock(ctx))
 				message, err := listener.ReceiveTimeout(ctx, time.Second)
@@ -181,9 +177,9 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			o := lock.Options{Fence: true}
 			near, _ := r.process("greedy")
 			c, link := r.process("patient")
-			greedy := wakingOne(near, o)[kind]
+			greedy := kinds[kind](near, "orders", o)
 			lease := r.locked(greedy)
-			waiting := lockAsync(ctx, wakingOne(c, o)[kind])
+			waiting := lockAsync(ctx, kinds[kind](c, "orders", o))
 			r.registered(1)
 			link.Delay(func() time.Duration { return time.Millisecond })
 			last, passes := lease.Fence(), -1
@@ -215,9 +211,9 @@ func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
 		for _, kind := range wakingOneKinds {
 			near, _ := r.process("greedy")
 			c, link := r.process("patient")
-			greedy := wakingOne(near, lock.Options{})[kind]
+			greedy := kinds[kind](near, "orders", lock.Options{})
 			lease := r.locked(greedy)
-			waiting := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
+			waiting := lockAsync(ctx, kinds[kind](c, "orders", lock.Options{}))
 			r.registered(1)
 			link.Delay(func() time.Duration { return time.Millisecond })
 			time.Sleep(5 * time.Millisecond)
@@ -244,15 +240,15 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				holder, _ := r.process("holder")
 				leaver, link := r.process("leaver")
 				c, _ := r.process("next")
-				greedy := wakingOne(holder, lock.Options{})[kind]
+				greedy := kinds[kind](holder, "orders", lock.Options{})
 				lease := r.locked(greedy)
 				short, giveUp := context.WithCancel(ctx)
-				left := lockAsync(short, wakingOne(leaver, lock.Options{})[kind])
+				left := lockAsync(short, kinds[kind](leaver, "orders", lock.Options{}))
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
 				lease = r.passOver(passes, greedy, lease)
 				time.Sleep(5 * time.Millisecond)
-				next := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
+				next := lockAsync(ctx, kinds[kind](c, "orders", lock.Options{}))
 				r.registered(2)
 				time.Sleep(5 * time.Millisecond)
 				released := time.Now()
@@ -302,20 +298,15 @@ var givingUpATurn = map[string]func(r *rig, link *netfault.Network, cancel func(
 func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		o := lock.Options{TTL: time.Minute}
-		kinds := func(c *lock.Client) map[string]lock.Locker {
-			kinds := wakingOne(c, o)
-			kinds["all"] = c.All([]string{"orders"}, o)
-			return kinds
-		}
-		for kind := range kinds(r.client(lock.Config{})) {
+		for _, kind := range append(wakingOneKinds, "all") {
 			for way, giveUp := range givingUpATurn {
 				holder, _ := r.process("holder")
 				leaver, link := r.process("leaver")
 				c, _ := r.process("next")
-				greedy := kinds(holder)[kind]
+				greedy := kinds[kind](holder, "orders", o)
 				lease := r.locked(greedy)
 				short, cancel := context.WithCancel(ctx)
-				left := lockAsync(short, kinds(leaver)[kind])
+				left := lockAsync(short, kinds[kind](leaver, "orders", o))
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
 				lease = r.passOver(9, greedy, lease)
@@ -327,7 +318,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
 					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)
 				}
-				next := lockAsync(ctx, kinds(c)[kind])
+				next := lockAsync(ctx, kinds[kind](c, "orders", o))
 				r.registered(1)
 				time.Sleep(5 * time.Millisecond)
 				r.passesOn(lease, next, 0, "%s, %s: the next process got the lock after", kind, way)
@@ -566,10 +557,8 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 // A user without permission for the waiters can use the lock. A release then wakes all
 // processes.
 func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
-	for name, of := range map[string]func(*lock.Client) lock.Locker{
-		"mutex":  func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
-		"writer": func(c *lock.Client) lock.Locker { return c.RW("orders", lock.Options{}).Writer() },
-	} {
+	for _, name := range []string{"mutex", "writer"} {
+		of := func(c *lock.Client) lock.Locker { return kinds[name](c, "orders", lock.Options{}) }
 		sub(t, name, onRedis, func(r *rig) {
 			var clients [3]*lock.Client
 			for i := range clients {
@@ -606,8 +595,8 @@ func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 		for _, member := range []string{"ghost~000000000001", "ghost~01a20858-6c71-7eec-bac6-000000000001"} {
 			r.must(r.rdb.Del(ctx, waitersKey).Err())
 			r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1763900000123456, Member: member}).Err())
-			for kind, l := range wakingOne(c, lock.Options{}) {
-				r.must(r.locked(l).Unlock(ctx))
+			for _, kind := range wakingOneKinds {
+				r.must(r.locked(kinds[kind](c, "orders", lock.Options{})).Unlock(ctx))
 				waiting := r.rdb.ZRangeWithScores(ctx, waitersKey, 0, -1).Val()
 				check.True(r, len(waiting) == 1 && waiting[0] == (redis.Z{Score: 1763900000123456, Member: member}),
 					"%s: after the release %v are registered, want %s", kind, waiting, member)
@@ -758,27 +747,6 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 	})
 }
 
-// The writer that is next is stopped: its claim ends after 0.75 s, and the registered
-// writer behind it looks 0.25 s later. New readers do not get in first for ever.
-func TestAStoppedWriterDelaysTheNext(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		near := r.client(lock.Config{})
-		write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
-		stopped, link := r.process("stopped")
-		frozen := lockAsync(ctx, stopped.RW("orders", lock.Options{}).Writer())
-		r.claimed("orders")
-		c, _ := r.process("next")
-		next := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
-		r.registered(1)
-		time.Sleep(20 * time.Second)
-		link.Freeze()
-		r.passesOn(write, next, time.Second, "the next writer got the lock after")
-		link.Thaw()
-		r.must(r.won(frozen).Unlock(ctx))
-		r.gone("orders")
-	})
-}
-
 // Several writers before a live one are stopped, or dead. The server knows that a process
 // is dead: its connection is closed.
 func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {
@@ -915,14 +883,14 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
 	inBubble(t, func(r *rig) {
-		for _, of := range exclusiveWaiters {
+		for _, kind := range []string{"mutex", "all"} {
 			for range 20 {
 				near, _ := r.process("greedy")
 				c, link := r.process("patient")
 				o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}
 				greedy := near.Mutex("orders", o)
 				lease := r.locked(greedy)
-				waiting := lockAsync(ctx, of(c, o))
+				waiting := lockAsync(ctx, kinds[kind](c, "orders", o))
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
 				lease = r.passOver(9, greedy, lease)
@@ -944,12 +912,6 @@ func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 			}
 		}
 	})
-}
-
-// exclusiveWaiters are the kinds that exclude a mutex for orders.
-var exclusiveWaiters = map[string]func(*lock.Client, lock.Options) lock.Locker{
-	"mutex": func(c *lock.Client, o lock.Options) lock.Locker { return c.Mutex("orders", o) },
-	"all":   func(c *lock.Client, o lock.Options) lock.Locker { return c.All([]string{"orders", "other"}, o) },
 }
 
 // Close does not wait until the first waiter is connected for messages.
