@@ -68,11 +68,9 @@ func TestAnAllIsHeldCompletelyOrNotAtAll(t *testing.T) {
 		c := r.client(lock.Config{Owner: "holder"})
 		for _, key := range []string{"a", "b", "c"} {
 			lease := r.locked(c.Mutex(key, lock.Options{}))
-			var held *lock.HeldError
 			a := all(c, lock.Options{}, "a", "b", "c")
-			_, err := a.TryLock(ctx)
-			check.True(r, errors.As(err, &held) && held.Key == key && held.Token == lease.Token() && held.Owner() == "holder",
-				"got %v, want the holder of %s", err, key)
+			held := r.heldBy(a)
+			check.True(r, held.Key == key && held.Token == lease.Token() && held.Owner() == "holder", "got %v, want the holder of %s", held, key)
 			r.until("the other keys to be free", func() bool { return r.keys() == 1 })
 			if h, err := a.Holder(ctx); err != nil || h == nil || h.Key != key || h.Token != lease.Token() {
 				r.Errorf("the holder is %v, %v", h, err)
@@ -269,26 +267,6 @@ func TestAnAllWhenMemoryIsFull(t *testing.T) {
 			r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
 			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
 			r.must(r.won(next).Unlock(ctx)) // it sits out full memory
-		})
-	}
-}
-
-func TestAnAllAfterAScriptFlush(t *testing.T) {
-	for name, way := range ways {
-		sub(t, name, onRedis, func(r *rig) {
-			diary := &eventRecorder{}
-			a := way(r.client(lock.Config{Observe: diary.write}).All([]string{"a", "b"}, lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}))
-			for range 3 {
-				r.must(r.rdb.ScriptFlush(ctx).Err())
-				lease := r.locked(a)
-				r.must(r.rdb.ScriptFlush(ctx).Err())
-				before := diary.count(lock.Renewed)
-				r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
-				r.must(r.rdb.ScriptFlush(ctx).Err())
-				r.must(lease.Unlock(ctx))
-				n := r.keys()
-				check.Require(r, n == 0, "%d keys left", n)
-			}
 		})
 	}
 }

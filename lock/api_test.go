@@ -202,22 +202,6 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 	})
 }
 
-func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		check.ErrorIs(r, tried(lock.New(r.via, lock.Config{Owner: strings.Repeat("x", 101)})), lock.ErrArgument)
-		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
-			check.ErrorIs(r, o.Validate(), lock.ErrArgument, "%+v", o)
-		}
-		r.must(lock.Options{}.Validate())
-		for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": {}} {
-			if lease.Key() != "" || lease.Token() != "" || lease.Fence() != 0 || !lease.Deadline().IsZero() ||
-				!errors.Is(context.Cause(lease.Context()), lock.ErrArgument) || lease.ContextFrom(ctx).Err() == nil || lease.Votes() != nil {
-				r.Errorf("%s is a lease: %v", name, context.Cause(lease.Context()))
-			}
-		}
-	})
-}
-
 // docs/library.md has a table of the options that do not apply to all kinds.
 func TestTheTableOfOptionsIsTrue(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {

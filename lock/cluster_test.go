@@ -243,17 +243,11 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	often := lock.Options{Fence: true, Renew: lock.Renew{Every: 20 * time.Millisecond}}
 	kept := r.lock(c.Mutex("{o}kept", often))
 	left := r.lock(c.Reentrant("{o}left", often))
-	renewed := func() {
-		t.Helper()
-		before := d.count(lock.Renewed)
-		r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+4 })
-	}
-
 	m := r.moving("{o}kept")
-	renewed()
+	r.renewed(&d, 4)
 	m.carry("{o}kept") // ASK
 	m.carry("{o}left")
-	renewed()
+	r.renewed(&d, 4)
 	r.must(left.Unlock(ctx))
 	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
 	check.ErrorIs(t, err, lock.ErrHeld)
@@ -273,10 +267,10 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
 	check.ErrorIs(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
-	renewed()
+	r.renewed(&d, 4)
 	m.finish() // MOVED
 	r.must(<-waiting)
-	renewed()
+	r.renewed(&d, 4)
 	check.True(t, kept.Valid(), "the lease was lost on the way")
 	r.must(kept.Unlock(ctx))
 	again := r.locked(c.Mutex("{o}kept", often))
@@ -300,8 +294,8 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	check.Require(t, n >= 1, "the replica lags: %v", err)
 
 	r.must(r.nodes.Node(master).Kill())
-	killed, before := time.Now(), d.count(lock.Renewed)
-	r.until("a renewal at the new master", func() bool { return d.count(lock.Renewed) >= before+2 })
+	killed := time.Now()
+	r.renewed(&d, 2) // by the new master
 	t.Logf("renewed %v after the kill", time.Since(killed))
 	check.Require(t, lease.Valid(), "the lease is over: %v", context.Cause(lease.Context()))
 	r.must(lease.Unlock(ctx))

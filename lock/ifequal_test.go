@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
 	})
 }
 
+// Scenario 56: a late renewal must not create the key.
 func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 	for _, other := range []string{"", "stranger"} {
 		withAndWithoutIFEQ(t, func(r *rig) {
@@ -62,6 +64,8 @@ func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
 				}
 				check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
+				check.False(r, lease.Valid(), "%s: the lease goes on", key)
+				check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "%s: the lease ended with", key)
 				r.holds(key, other)
 				check.AtMost(r, r.rdb.PTTL(ctx, key).Val(), 10*time.Second, "%s: PTTL", key)
 			}

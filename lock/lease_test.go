@@ -21,6 +21,9 @@ func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 		check.False(t, lease.Valid(), "%s is valid", name)
 		check.ErrorIs(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
 		check.ErrorIs(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
+		check.ErrorIs(t, context.Cause(lease.Context()), lock.ErrArgument, "the context of %s", name)
+		check.True(t, lease.Key()+lease.Token() == "" && lease.Fence() == 0 && lease.Deadline().IsZero() && lease.Votes() == nil &&
+			lease.ContextFrom(ctx).Err() != nil, "%s is a lease", name)
 	}
 }
 

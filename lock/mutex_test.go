@@ -37,9 +37,7 @@ func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
 		lease := r.locked(a.Mutex("orders", lock.Options{TTL: 5 * time.Second}))
-		_, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
-		var held *lock.HeldError
-		check.Require(r, errors.Is(err, lock.ErrHeld) && errors.As(err, &held), "want ErrHeld, got %v", err)
+		held := r.heldBy(b.Mutex("orders", lock.Options{}))
 		check.True(r, held.Owner() == "a" && held.Token == lease.Token() && held.TTL > 4*time.Second && held.TTL <= 5*time.Second,
 			"held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
 		r.holds("orders", lease.Token())
@@ -107,9 +105,28 @@ func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 // Scenario 9. (The embedded server has its own error texts inside scripts.)
 func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
-		check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrWrongType)
-		check.Equal(r, r.rdb.HGet(ctx, "orders", "field").Val(), "value", "the hash now holds")
+		c := r.client(lock.Config{})
+		r.must(r.rdb.Set(ctx, "string", "stranger", 0).Err())
+		r.must(r.rdb.HSet(ctx, "hash", "name", "Zoe").Err())
+		r.must(r.rdb.HSet(ctx, "newer", "v", "2").Err()) // a read/write lock of a later version
+		r.must(r.rdb.ZAdd(ctx, "zset", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
+		_ = r.lock(c.Reentrant("reentrant", lock.Options{}))
+		for kind, foreign := range map[string][]string{
+			"mutex": {"hash", "zset"}, "fair": {"hash", "zset"}, "all": {"hash", "zset"}, "reentrant": {"string", "zset"}, "semaphore": {"string", "hash", "zset"},
+			"reader": {"string", "hash", "newer", "reentrant", "zset"}, "writer": {"string", "hash", "newer", "reentrant", "zset"},
+		} {
+			for _, key := range foreign {
+				before, l := r.rdb.Dump(ctx, key).Val(), kinds[kind](c, key, lock.Options{})
+				for _, err := range []error{tried(l.TryLock(ctx)), tried(l.Lock(ctx))} {
+					check.ErrorIs(r, err, lock.ErrWrongType, "%s on %s", kind, key)
+				}
+				check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s: %s was touched", kind, key)
+			}
+		}
+		check.ErrorIs(r, c.Semaphore("zset", 5, lock.Options{}).SetLimit(ctx, 2), lock.ErrWrongType)
+		check.Equal(r, r.keys(), 5, "keys")
+		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
+		r.refused(c.Reentrant("prices", lock.Options{}))
 	})
 }
 
@@ -117,9 +134,10 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
-		c := r.client(lock.Config{})
+		c, long := r.client(lock.Config{}), strings.Repeat("x", 101)
 		for _, o := range []lock.Options{
 			{TTL: -time.Second},
+			{TTL: 1},
 			{TTL: time.Millisecond},
 			{TTL: time.Second + time.Microsecond},
 			{TTL: 1 << 62},
@@ -127,16 +145,26 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 			{TTL: time.Second, Renew: lock.Renew{Every: -1}},
 			{TTL: time.Second, Renew: lock.Renew{Max: -1}},
 			{TTL: time.Second, Renew: lock.Renew{MaxHold: -1}},
+			{Renew: lock.Renew{Every: 1}},
+			{Renew: lock.Renew{Every: time.Hour}},
+			{Wait: lock.Wait{Jitter: 2}},
+			{Replicas: -1},
+			{ReplicaTimeout: time.Second},
+			{Replicas: 1, ReplicaTimeout: -time.Second},
+			{Replicas: 1, ReplicaTimeout: time.Microsecond},
+			{Replicas: 1, TTL: time.Second, ReplicaTimeout: time.Second},
+			{Delay: -time.Millisecond},
+			{Delay: 1500 * time.Microsecond},
+			{Delay: 366 * 24 * time.Hour},
 		} {
 			check.ErrorIs(r, tried(c.Mutex("orders", o).Lock(ctx)), lock.ErrArgument, "%+v", o)
+			check.ErrorIs(r, o.Validate(), lock.ErrArgument, "%+v", o)
 		}
-	})
-}
-
-func TestAnOwnersLabelHasABound(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.link.Refuse(errors.New("nothing must be sent"))
-		check.ErrorIs(r, tried(r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrArgument)
+		for _, o := range []lock.Options{{}, {Delay: time.Millisecond}, {Delay: 365 * 24 * time.Hour}} {
+			r.must(o.Validate())
+		}
+		check.ErrorIs(r, tried(c.As(long).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrArgument, "a label of 101 bytes")
+		check.ErrorIs(r, tried(lock.New(r.via, lock.Config{Owner: long})), lock.ErrArgument, "a label of 101 bytes")
 	})
 }
 
@@ -200,17 +228,6 @@ func TestExtendSetsTheTimeLeft(t *testing.T) {
 	})
 }
 
-// Scenario 56: a late renewal must not create the key.
-func TestExtendNeverMakesALostLockAnew(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		r.must(r.rdb.Del(ctx, "orders").Err())
-		check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
-		check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrLost), "the lease goes on after its key was deleted")
-		r.holds("orders", "")
-	})
-}
-
 func TestOneRoundTripEach(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
@@ -232,9 +249,8 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		lease := r.locked(m)
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
-		var held *lock.HeldError
-		_, err := m.TryLock(ctx)
-		check.True(r, errors.As(err, &held) && held.Token == lease.Token() && held.TTL > 0, "got %v, want the holder", err)
+		held := r.heldBy(m)
+		check.True(r, held.Token == lease.Token() && held.TTL > 0, "got %v, want the holder", held)
 		stats := r.rdb.Info(ctx, "commandstats").Val()
 		for command, want := range map[string]string{"set": "calls=2,", "evalsha": "calls=1,", "get": "calls=1,", "pttl": "calls=1,"} {
 			check.Contains(r, stats, "cmdstat_"+command+":"+want, "%s", command)
@@ -255,14 +271,21 @@ func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
-		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}})
-		for range 3 {
-			lease := r.lock(m)
-			r.must(r.rdb.ScriptFlush(ctx).Err())
-			before := diary.count(lock.Renewed)
-			r.until("a renewal after the flush", func() bool { return diary.count(lock.Renewed) > before })
-			r.must(r.rdb.ScriptFlush(ctx).Err())
-			r.must(lease.Unlock(ctx))
+		c := r.client(lock.Config{Observe: diary.write})
+		for kind, l := range everyKind(c, "orders", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}) {
+			for i := range 3 {
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				lease := r.locked(l)
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				r.renewed(diary, 1)
+				if s, is := l.(*lock.Semaphore); is {
+					r.must(s.SetLimit(ctx, i+1))
+				}
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				r.must(lease.Unlock(ctx))
+			}
+			r.rdb.Del(ctx, "{orders-semaphore}:limit")
+			check.Equal(r, r.keys(), 0, "%s: keys left", kind)
 		}
 	})
 }

@@ -57,9 +57,7 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		mine := r.lock(c.Reentrant("orders", lock.Options{}))
-		_, err := c.Reentrant("orders", lock.Options{}).TryLock(ctx)
-		var held *lock.HeldError
-		check.True(r, errors.As(err, &held) && held.Token == mine.Token(), "got %v, want held by the first owner", err)
+		check.Equal(r, r.heldBy(c.Reentrant("orders", lock.Options{})).Token, mine.Token(), "held by")
 		check.Equal(r, r.count("orders", mine.Token()), 1, "count")
 	})
 }
@@ -68,12 +66,13 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
-		first := r.lock(owner)
-		second := r.lock(owner)
+		leases := []*lock.Lease{r.lock(owner), r.lock(owner), r.lock(owner)}
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		check.ErrorIs(r, second.Unlock(ctx), lock.ErrLost)
-		check.True(r, !first.Valid() && errors.Is(context.Cause(first.Context()), lock.ErrLost), "the first entry outlived the key")
-		check.ErrorIs(r, first.Unlock(ctx), lock.ErrLost)
+		for i := range leases {
+			limited := r.soon(5 * time.Second) // without it, the others could wait forever
+			check.ErrorIs(r, leases[2-i].Unlock(limited), lock.ErrLost, "unlocking entry %d", 3-i)
+			check.True(r, !leases[0].Valid() && errors.Is(context.Cause(leases[0].Context()), lock.ErrLost), "the first entry outlived the key")
+		}
 		again := r.lock(owner) // begins again at 1
 		check.Equal(r, r.count("orders", again.Token()), 1, "count after a new beginning")
 	})
@@ -216,9 +215,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		for range 2 {
 			check.Equal[any](r, take("request-1"), int64(1), "the common scripts do not find the lock free, or theirs")
 		}
-		var held *lock.HeldError
-		_, err := owner.TryLock(ctx)
-		check.True(r, errors.As(err, &held) && held.Token == "request-1", "got %v, want held by request-1", err)
+		check.Equal(r, r.heldBy(owner).Token, "request-1", "held by")
 		a, b := leave("request-1"), leave("request-1")
 		check.True(r, a == fmt.Sprint(0, nil) && b == fmt.Sprint(1, nil), "leaving twice returned %s and %s", a, b)
 		lease = r.locked(owner)
@@ -226,21 +223,27 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 	})
 }
 
+// reenterable are the kinds that their owner can enter again.
+var reenterable = []string{"reentrant", "reader", "writer"}
+
 func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		diary := &eventRecorder{}
-		owner := r.client(lock.Config{Observe: diary.write}).Reentrant("orders", lock.Options{Fence: true})
-		lost := r.lock(owner)
-		r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
-		lease := r.lock(owner)
-		check.True(r, lease.Token() != lost.Token() && !lost.Valid() && lease.Fence() > lost.Fence(),
-			"the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
-		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
-			r.Errorf("the old lease ended with %v, with %d events of a loss", cause, diary.count(lock.Lost))
+		for _, kind := range reenterable {
+			diary := &eventRecorder{}
+			owner := kinds[kind](r.client(lock.Config{Observe: diary.write}), kind, lock.Options{Fence: true})
+			lost := r.lock(owner)
+			r.must(r.rdb.Del(ctx, kind).Err()) // another client deletes the key
+			lease := r.lock(owner)
+			check.True(r, lease.Token() != lost.Token() && !lost.Valid() && (lease.Fence() > lost.Fence() || kind == "reader"),
+				"%s: the old hold came back to life: valid %v, fence %d after %d", kind, lost.Valid(), lease.Fence(), lost.Fence())
+			check.ErrorIs(r, context.Cause(lost.Context()), lock.ErrLost, "%s: the old lease ended with", kind)
+			check.Equal(r, diary.count(lock.Lost), 1, "%s: events of a loss", kind)
+			if kind == "reentrant" {
+				check.Equal(r, r.count(kind, lease.Token()), 1, "count after a new beginning")
+			}
+			r.must(lease.Unlock(ctx))
+			check.Equal(r, r.rdb.Exists(ctx, kind).Val(), 0, "%s: the lock is still there", kind)
 		}
-		check.Equal(r, r.count("orders", lease.Token()), 1, "count after a new beginning")
-		r.must(lease.Unlock(ctx))
-		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -293,20 +296,6 @@ func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
 				r.Fatal(err)
 			}
 			r.until("the end of the hold", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-		}
-	})
-}
-
-func TestEachEntryOfALostHoldCanBeUnlocked(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 10 * time.Second})
-		leases := []*lock.Lease{r.lock(owner), r.lock(owner), r.lock(owner)}
-		r.must(r.rdb.Del(ctx, "orders").Err())
-		for i, lease := range leases {
-			limited, cancel := context.WithTimeout(ctx, 5*time.Second) // without it, it would wait forever
-			err := lease.Unlock(limited)
-			check.True(r, err != nil && limited.Err() == nil, "unlocking entry %d: %v", i+1, err)
-			cancel()
 		}
 	})
 }

@@ -115,21 +115,6 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 	r.until("the undo", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 }
 
-func TestReplicasThatCannotWorkAreRefused(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.link.Refuse(errors.New("nothing must be sent"))
-		for _, o := range []lock.Options{
-			{Replicas: -1},
-			{ReplicaTimeout: time.Second},
-			{Replicas: 1, ReplicaTimeout: -time.Second},
-			{Replicas: 1, ReplicaTimeout: time.Microsecond},
-			{Replicas: 1, TTL: time.Second, ReplicaTimeout: time.Second},
-		} {
-			check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", o).TryLock(ctx)), lock.ErrArgument, "%+v", o)
-		}
-	})
-}
-
 // Part of scenario 93 and of 102: min-replicas-to-write.
 func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	t.Parallel()

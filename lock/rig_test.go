@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -85,6 +86,15 @@ func (r tester) lock(l lock.Locker) *lock.Lease {
 func (r tester) locked(l lock.Locker) *lock.Lease {
 	r.Helper()
 	return check.Must(l.TryLock(ctx))(r)
+}
+
+// heldBy tries to acquire a lock that must be held, and returns what the client learns.
+func (r tester) heldBy(l lock.Locker) *lock.HeldError {
+	r.Helper()
+	_, err := l.TryLock(ctx)
+	var held *lock.HeldError
+	check.Require(r, errors.Is(err, lock.ErrHeld) && errors.As(err, &held), "got %v, want ErrHeld and the holder", err)
+	return held
 }
 
 // pass acquires a lock, waits for it, and releases it.
@@ -211,6 +221,13 @@ func (d *eventRecorder) write(e lock.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events = append(d.events, e)
+}
+
+// renewed waits for n more renewals.
+func (r tester) renewed(d *eventRecorder, n int) {
+	r.Helper()
+	before := d.count(lock.Renewed)
+	r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+n })
 }
 
 // count returns the number of events of a kind.

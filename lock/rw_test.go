@@ -916,44 +916,6 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 	})
 }
 
-// Scenario 9, also for hashes of other programs.
-func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		r.must(r.rdb.Set(ctx, "string", "stranger", 0).Err())
-		r.must(r.rdb.HSet(ctx, "hash", "name", "Zoe").Err())
-		r.must(r.rdb.HSet(ctx, "newer", "v", "2").Err())
-		_ = r.lock(c.Reentrant("reentrant", lock.Options{}))
-		for _, key := range []string{"string", "hash", "newer", "reentrant"} {
-			before := r.rdb.Dump(ctx, key).Val()
-			rw := c.RW(key, lock.Options{})
-			for _, side := range []lock.Locker{rw.Reader(), rw.Writer()} {
-				check.ErrorIs(r, tried(side.Lock(ctx)), lock.ErrWrongType, "%s", key)
-			}
-			check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s was touched", key)
-		}
-		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
-		r.refused(c.Reentrant("prices", lock.Options{}))
-	})
-}
-
-// A hold that the server has lost is not created again by another entry.
-func TestEnteringALostHoldTakesANewOne(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		for _, side := range []func(*lock.RW) lock.Locker{(*lock.RW).Reader, (*lock.RW).Writer} {
-			owner := c.RW("prices", lock.Options{})
-			lost := r.locked(side(owner))
-			r.must(r.rdb.Del(ctx, "prices").Err())
-			lease := r.locked(side(owner))
-			check.True(r, lease.Token() != lost.Token() && !lost.Valid(), "the old hold came back to life")
-			check.ErrorIs(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
-			r.must(lease.Unlock(ctx))
-			r.gone("prices")
-		}
-	})
-}
-
 // Scenario 108, for both sides.
 func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 	onBoth(t, func(r *rig) {
