@@ -220,22 +220,6 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 	})
 }
 
-func TestCloseReleasesAnAll(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
-		c := r.client(lock.Config{})
-		lease := r.locked(all(c, lock.Options{TTL: time.Minute}, "a", "b"))
-		other := r.locked(r.client(lock.Config{}).Mutex("d", lock.Options{}))
-		waiting := lockAsync(ctx, all(c, lock.Options{TTL: time.Minute}, "c", "d"))
-		r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{d}:waiters").Val() == 1 })
-		r.must(c.Close())
-		<-waiting.done
-		check.True(r, errors.Is(waiting.err, lock.ErrClosed) && context.Cause(lease.Context()) == lock.ErrClosed,
-			"got %v and %v, want ErrClosed", waiting.err, context.Cause(lease.Context()))
-		r.must(other.Unlock(ctx))
-		r.until("the end of all keys", func() bool { return r.keys() == 0 })
-	})
-}
-
 // The errors and the outcome of attempts with Wait.Poll.
 func TestAnAllThatPolls(t *testing.T) {
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
@@ -250,25 +234,6 @@ func TestAnAllThatPolls(t *testing.T) {
 		r.must(r.won(next).Unlock(ctx))
 		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
-}
-
-// When memory is full, an All acquires nothing. Its renewal and its release work.
-func TestAnAllWhenMemoryIsFull(t *testing.T) {
-	for name, way := range ways {
-		sub(t, name, onRedis, func(r *rig) {
-			c := r.client(lock.Config{})
-			lease := r.locked(way(c.All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
-			next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
-			r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
-			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-			check.ErrorIs(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
-			r.must(lease.Extend(ctx, 2*time.Minute))
-			r.must(lease.Unlock(ctx))
-			r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
-			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-			r.must(r.won(next).Unlock(ctx)) // it sits out full memory
-		})
-	}
 }
 
 // user returns a client of a user with these rules, and another one for its waiters.

@@ -212,50 +212,58 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A waiter whose context ends at the moment of the hand-over passes the lock on.
-func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		for range testtier.Size(12, 50, 50) {
-			lease := r.lock(c.Fair("orders", lock.Options{TTL: time.Minute}))
-			fickle, cancel := context.WithCancel(ctx)
-			var all sync.WaitGroup
-			all.Go(func() {
-				if l, err := c.As("b").Fair("orders", lock.Options{TTL: time.Minute}).Lock(fickle); err == nil {
-					r.must(l.Unlock(ctx))
+// A waiter whose context ends at the moment of the release or of the hand-over passes the message
+// or the lock on.
+func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
+	for kind, rounds := range map[string]int{"mutex": 100, "fair": testtier.Size(12, 50, 50)} {
+		sub(t, kind, onBoth, func(r *rig) {
+			c, o := r.client(lock.Config{}), lock.Options{TTL: time.Minute}
+			of := func(owner string) lock.Locker { return kinds[kind](c.As(owner), "orders", o) }
+			for range rounds {
+				lease := r.lock(of("a"))
+				fickle, cancel := context.WithCancel(ctx)
+				leaver := lockAsync(fickle, of("b"))
+				if kind == "fair" {
+					r.queued("orders", 1)
 				}
-			})
-			r.queued("orders", 1)
-			all.Go(func() { r.must(pass(c.As("c").Fair("orders", lock.Options{TTL: time.Minute}))) })
-			r.queued("orders", 2)
-			all.Go(func() { r.must(lease.Unlock(ctx)) })
-			all.Go(cancel)
-			began := time.Now()
-			all.Wait()
-			took := time.Since(began)
-			check.True(r, !r.fake || took <= 0, "c waited %v: a claim ran out", took)
-		}
-	})
+				next := lockAsync(r.soon(5*time.Second), of("c"))
+				if kind == "fair" {
+					r.queued("orders", 2)
+				}
+				began := time.Now()
+				unlocked := inBackground(func() error { return lease.Unlock(ctx) })
+				cancel()
+				if <-leaver.done; leaver.err == nil {
+					r.must(leaver.lease.Unlock(ctx))
+				}
+				r.must(r.won(next).Unlock(ctx)) // it does not sleep though the lock is free
+				r.must(<-unlocked)
+				check.True(r, !r.fake || time.Since(began) == 0, "%s: c waited %v", kind, time.Since(began))
+			}
+		})
+	}
 }
 
-func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 7*time.Second).Err())
-		began := time.Now()
-		var order serviceOrder
-		var all sync.WaitGroup
-		for i := range 3 {
-			all.Go(func() {
-				lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
-				order.add(fmt.Sprint(i))
-				r.must(lease.Unlock(ctx))
-			})
-			time.Sleep(time.Second)
-		}
-		all.Wait()
-		check.Between(r, time.Since(began), 7*time.Second, 7100*time.Millisecond, "all were served after")
-		check.Equal(r, order.String(), "0 1 2", "served in the order")
-	})
+func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
+	for _, kind := range []string{"mutex", "fair"} {
+		sub(t, kind, inBubble, func(r *rig) {
+			r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 7*time.Second).Err())
+			began := time.Now()
+			var order serviceOrder
+			var all sync.WaitGroup
+			for i := range 3 {
+				all.Go(func() {
+					lease := r.lock(kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
+					order.add(fmt.Sprint(i))
+					r.must(lease.Unlock(ctx))
+				})
+				time.Sleep(time.Second)
+			}
+			all.Wait()
+			check.Between(r, time.Since(began), 7*time.Second, 7050*time.Millisecond, "all were served after")
+			check.True(r, kind != "fair" || order.String() == upTo(3), "served in the order %s", order.String())
+		})
+	}
 }
 
 // Heartbeats alone keep waiters in the queue.
@@ -401,24 +409,21 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	})
 }
 
-func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
+// A mutex and a fair lock also exclude each other.
+func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		fair, mutex := c.Fair("orders", lock.Options{}), c.As("m").Mutex("orders", lock.Options{})
-		nx := redis.SetArgs{Mode: "NX", TTL: time.Minute}
-		lease := r.lock(fair)
-		check.Equal[error](r, r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(), redis.Nil, "SET NX got in beside the fair lock")
-		check.ErrorIs(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
-		r.must(lease.Unlock(ctx))
-		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
-		check.ErrorIs(r, tried(fair.TryLock(ctx)), lock.ErrHeld, "the fair lock got in beside SET NX")
-		// A waiter of the fair lock receives the release of a mutex.
-		r.must(r.rdb.Del(ctx, "orders").Err())
-		other := r.lock(mutex)
-		got := passAsync(fair)
-		r.queued("orders", 1)
-		r.must(other.Unlock(ctx))
-		r.must(<-got)
+		c, nx := r.client(lock.Config{}), redis.SetArgs{Mode: "NX", TTL: time.Minute}
+		for _, kind := range []string{"mutex", "fair"} {
+			l := kinds[kind](c, "orders", lock.Options{})
+			lease := r.lock(l)
+			check.Equal[error](r, r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(), redis.Nil, "SET NX got in beside the %s", kind)
+			r.refused(c.As("m").Mutex("orders", lock.Options{}))
+			r.refused(c.As("f").Fair("orders", lock.Options{}))
+			r.must(lease.Unlock(ctx))
+			r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
+			r.refused(l)
+			r.must(r.rdb.Del(ctx, "orders").Err())
+		}
 	})
 }
 

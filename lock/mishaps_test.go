@@ -35,42 +35,6 @@ func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 	})
 }
 
-func TestAPollingWaiterSitsOutARestart(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.must(r.rdb.Set(ctx, "orders", "stranger", 2*time.Second).Err())
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 50 * time.Millisecond}}).Lock(ctx)
-			got <- err
-		}()
-		time.Sleep(300 * time.Millisecond)
-		r.link.Refuse(errors.New("connection refused"))
-		r.link.Cut()
-		time.Sleep(300 * time.Millisecond)
-		r.link.Refuse(nil)
-		r.must(<-got)
-	})
-}
-
-func TestAWaiterSitsOutFullMemory(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		a, b := r.client(lock.Config{}), r.client(lock.Config{})
-		held := r.lock(a.Mutex("orders", lock.Options{}))
-		got := inBackground(func() error { return tried(b.Mutex("orders", lock.Options{}).Lock(ctx)) })
-		r.untilListening("orders", 1)
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		r.must(held.Unlock(ctx))
-		check.ErrorIs(r, tried(a.Mutex("others", lock.Options{}).TryLock(ctx)), lock.ErrOOM, "the memory is full, and TryLock")
-		select {
-		case err := <-got:
-			r.Fatalf("Lock ended its wait: %v", err)
-		case <-time.After(100 * time.Millisecond):
-		}
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-		r.must(<-got)
-	})
-}
-
 // A server that cannot save its data refuses all writes, including releases.
 func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))

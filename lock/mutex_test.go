@@ -28,7 +28,8 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 		check.True(r, label == "billing-7" && len(id) == 36, "token %q is not the owner's label and a uuid", lease.Token())
 		r.lives("orders", 5*time.Second, began)
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
-		check.True(r, lease.Valid() && lease.Context().Err() == nil && lease.Fence() == 0, "a fresh lease is not valid, or has the fence %d", lease.Fence())
+		check.True(r, lease.Valid() && lease.Context().Err() == nil && lease.Fence() == 0,
+			"a fresh lease is not valid, or has the fence %d", lease.Fence())
 	})
 }
 
@@ -112,7 +113,8 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "zset", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
 		_ = r.lock(c.Reentrant("reentrant", lock.Options{}))
 		for kind, foreign := range map[string][]string{
-			"mutex": {"hash", "zset"}, "fair": {"hash", "zset"}, "all": {"hash", "zset"}, "reentrant": {"string", "zset"}, "semaphore": {"string", "hash", "zset"},
+			"mutex": {"hash", "zset"}, "fair": {"hash", "zset"}, "all": {"hash", "zset"},
+			"reentrant": {"string", "zset"}, "semaphore": {"string", "hash", "zset"},
 			"reader": {"string", "hash", "newer", "reentrant", "zset"}, "writer": {"string", "hash", "newer", "reentrant", "zset"},
 		} {
 			for _, key := range foreign {
@@ -201,18 +203,6 @@ func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 	})
 }
 
-func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		lease := r.lock(m)
-		set := r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute})
-		check.True(r, set.Err() == redis.Nil, "SET NX got in beside the mutex: %v", set)
-		r.must(lease.Unlock(ctx))
-		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err())
-		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside SET NX")
-	})
-}
-
 func TestExtendSetsTheTimeLeft(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}))
@@ -294,37 +284,31 @@ func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 func TestCloseReleasesAndTurnsWaitersAway(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		held := r.lock(c.Mutex("mine", lock.Options{}))
+		leases := map[string]*lock.Lease{}
+		for kind, l := range everyKind(c, "mine", lock.Options{}) {
+			leases[kind] = r.locked(l)
+		}
 		r.must(r.rdb.Set(ctx, "theirs", "stranger", time.Minute).Err())
-		refused := make(chan error, 10)
-		for range cap(refused) {
-			go func() {
-				_, err := c.As("waiter").Mutex("theirs", lock.Options{}).Lock(ctx)
-				refused <- err
-			}()
+		var waiters []*await
+		for i := range 10 {
+			waiters = append(waiters, lockAsync(ctx, c.As("waiter").Mutex("theirs", lock.Options{})))
+			if i%2 == 0 {
+				waiters = append(waiters, lockAsync(ctx, c.All([]string{"other", "theirs"}, lock.Options{})))
+			}
 		}
 		r.must(c.Close())
-		for range cap(refused) {
-			check.ErrorIs(r, <-refused, lock.ErrClosed, "a waiter")
+		for _, w := range waiters {
+			<-w.done
+			check.ErrorIs(r, w.err, lock.ErrClosed, "a waiter")
 		}
-		check.ErrorIs(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
-		r.holds("mine", "")
+		for kind, lease := range leases {
+			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "%s: the lease ended with", kind)
+			check.ErrorIs(r, tried(kinds[kind](c, "mine", lock.Options{}).Lock(ctx)), lock.ErrClosed, "%s: locking after Close", kind)
+		}
+		r.holds("mine-mutex", "")
 		r.holds("theirs", "stranger")
-		check.ErrorIs(r, tried(c.Mutex("mine", lock.Options{}).Lock(ctx)), lock.ErrClosed, "locking after Close")
-	})
-}
-
-func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		root := r.client(lock.Config{})
-		a, b := root.As("a"), root.As("b")
-		leaseA := r.lock(a.Mutex("for-a", lock.Options{}))
-		leaseB := r.lock(b.Mutex("for-b", lock.Options{}))
-		r.must(a.Close())
-		r.holds("for-a", "")
-		r.holds("for-b", leaseB.Token())
-		check.True(r, !leaseA.Valid() && leaseB.Valid(), "the wrong lease ended")
-		r.must(leaseB.Unlock(ctx))
+		r.must(r.rdb.Del(ctx, "theirs", "{theirs}:waiters").Err())
+		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
 }
 

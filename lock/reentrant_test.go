@@ -98,21 +98,6 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 	})
 }
 
-// Scenario 20.
-func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
-		first := r.lock(owner)
-		second := r.lock(owner)
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		r.must(second.Unlock(ctx))
-		check.True(r, first.Valid() && r.count("orders", first.Token()) == 1,
-			"after leaving once: valid %v, count %d", first.Valid(), r.count("orders", first.Token()))
-		r.must(first.Unlock(ctx))
-		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
-	})
-}
-
 // Scenario 21: the value is the owner, in every goroutine.
 func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 	onBoth(t, func(r *rig) {

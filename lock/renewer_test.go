@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -250,18 +251,49 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 	}
 }
 
-// Scenario 91.
+// Scenarios 20 and 91. When memory is full, no lock is acquired. Holds are renewed, extended, left and
+// released, and a waiter sits it out.
 func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
+		memory := func(most string) { r.must(r.rdb.ConfigSet(ctx, "maxmemory", most).Err()) }
 		diary := &eventRecorder{}
-		c := r.client(lock.Config{Observe: diary.write})
-		lease := r.lock(c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		check.ErrorIs(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
-		before := diary.count(lock.Renewed)
-		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
-		r.must(lease.Unlock(ctx))
-		r.holds("orders", "")
+		c, other := r.client(lock.Config{Observe: diary.write}), r.client(lock.Config{})
+		o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: 50 * time.Millisecond}}
+		for kind, rival := range rivals(other, "orders") {
+			l := everyKind(c, "orders", o)[kind]
+			leases := []*lock.Lease{r.locked(l)}
+			if slices.Contains(reenterable, kind) {
+				leases = append(leases, r.locked(l))
+			}
+			refused := other.Stats().Contended
+			next := lockAsync(ctx, rival)
+			r.until("the rival to wait", func() bool { return other.Stats().Contended > refused })
+			memory("1")
+			if kind != "fair" { // its script begins with a write that is allowed
+				check.ErrorIs(r, tried(kinds[kind](c, "more", o).TryLock(ctx)), lock.ErrOOM, "%s", kind)
+			}
+			if slices.Contains(reenterable, kind) {
+				r.refused(rival)
+			}
+			r.renewed(diary, 1)
+			r.must(leases[0].Extend(ctx, time.Hour))
+			memory("0")
+			if kind == "reader" { // the rival is told of the next writer
+				check.AtLeast(r, lasting(r.field("orders-reader", "r:"+leases[0].Token())), 59*time.Minute, "the reader's time")
+			} else {
+				r.kept(kind, rival, time.Hour, time.Minute)
+			}
+			memory("1")
+			for _, entry := range leases[1:] {
+				r.must(entry.Unlock(ctx))
+				check.True(r, leases[0].Valid() && !next.over(), "%s: the hold ended with one of its entries", kind)
+			}
+			r.must(leases[0].Unlock(ctx))
+			time.Sleep(20 * time.Millisecond) // the rival tries in vain, unless it was handed the lock
+			memory("0")
+			r.must(r.won(next).Unlock(ctx))
+			r.until("the end of all keys", func() bool { return r.keys() == 0 })
+		}
 	})
 }
 

@@ -883,39 +883,6 @@ func TestTryLockKeepsNoOtherClientOut(t *testing.T) {
 	})
 }
 
-func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		reader, writer := c.RW("prices", lock.Options{}), c.RW("stock", lock.Options{})
-		leases := []*lock.Lease{r.locked(reader.Reader()), r.locked(reader.Reader()), r.locked(writer.Writer()), r.locked(writer.Writer())}
-		waiting := lockAsync(ctx, c.RW("stock", lock.Options{}).Reader())
-		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
-			check.ErrorIs(r, tried(side.TryLock(ctx)), lock.ErrOOM)
-		}
-		r.refused(c.RW("prices", lock.Options{}).Writer())
-		for _, lease := range leases {
-			r.must(lease.Extend(ctx, time.Hour))
-		}
-		for key, field := range map[string]string{"prices": "r:" + leases[0].Token(), "stock": "w"} {
-			var count, deadline int64
-			check.Must(fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline))(r)
-			check.AtLeast(r, time.Until(time.UnixMilli(deadline)), 59*time.Minute, "%s: left after an extension by an hour", key)
-		}
-		for _, lease := range leases {
-			r.must(lease.Unlock(ctx))
-		}
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-		<-waiting.done // it has survived the outage
-		r.must(waiting.err)
-		r.must(waiting.lease.Unlock(ctx))
-		r.must(pass(c.RW("stock", lock.Options{}).Writer()))
-		r.gone("prices")
-		r.gone("stock")
-	})
-}
-
 // Scenario 108, for both sides.
 func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 	onBoth(t, func(r *rig) {

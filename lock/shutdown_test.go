@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -119,22 +118,26 @@ func TestCloseMayBeCalledFromObserve(t *testing.T) {
 	}
 }
 
+// The others stay.
 func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	onBoth(t, func(r *rig) {
 		root := r.client(lock.Config{})
 		a := root.As("a")
 		b := a.As("b")
 		held := r.lock(b.Mutex("held", lock.Options{}))
-		theirs := r.lock(root.Mutex("theirs", lock.Options{}))
+		theirs, others := r.lock(root.Mutex("theirs", lock.Options{})), r.lock(root.As("other").Mutex("others", lock.Options{}))
 		waiter := inBackground(func() error { return tried(b.Mutex("theirs", lock.Options{}).Lock(ctx)) })
-		synctest.Wait()
+		r.until("a waiter", func() bool { return root.Stats().Waiting == 1 })
 		r.must(a.Close())
 		check.ErrorIs(r, <-waiter, lock.ErrClosed, "a waiter")
 		check.ErrorIs(r, tried(b.Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed, "TryLock")
 		check.ErrorIs(r, tried(a.As("c").Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrClosed, "Lock")
 		check.ErrorIs(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
 		r.holds("held", "")
+		r.holds("others", others.Token())
+		check.True(r, theirs.Valid() && others.Valid(), "the wrong lease ended")
 		r.must(theirs.Unlock(ctx))
+		r.must(others.Unlock(ctx))
 	})
 }
 

@@ -67,17 +67,6 @@ func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 	})
 }
 
-func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		token := "crashed:1~0199f3a4-6f00-7000-8000-000000000000"
-		r.must(r.rdb.Set(ctx, "orders", token, 7*time.Second).Err())
-		began := time.Now()
-		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		check.Between(r, time.Since(began), 7*time.Second, 7050*time.Millisecond, "succeeded after")
-		r.must(lease.Unlock(ctx))
-	})
-}
-
 // Two clients of one process wait. The first gets the lock at the deadline of a crashed
 // holder, and crashes as well. The second gets the lock at the deadline of the first.
 func TestEachWaiterSucceedsACrashedHolderAtItsDeadline(t *testing.T) {
@@ -192,54 +181,22 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled at the moment of the release passes the message on.
-func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		for range 100 {
-			lease := r.lock(c.As("a").Mutex("orders", lock.Options{TTL: time.Minute}))
-			fickle, cancel := context.WithCancel(ctx)
-			var all sync.WaitGroup
-			all.Go(func() {
-				if l, err := c.As("b").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(fickle); err == nil {
-					r.must(l.Unlock(ctx))
-				}
-			})
-			all.Go(func() {
-				patient, stop := context.WithTimeout(ctx, 5*time.Second)
-				defer stop()
-				l, err := c.As("c").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(patient)
-				if err != nil {
-					r.Errorf("c sleeps though the lock is free: %v", err)
-					return
-				}
-				r.must(l.Unlock(ctx))
-			})
-			all.Go(func() { r.must(lease.Unlock(ctx)) })
-			cancel()
-			all.Wait()
-		}
-	})
-}
-
-// A waiter in the queue survives a restart of the server.
+// A waiter survives a restart of the server.
 func TestAWaiterSurvivesAnOutage(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		got := inBackground(func() error { return tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)) })
-		time.Sleep(time.Second)
-		r.link.Refuse(errors.New("no route"))
-		r.link.Cut()
-		time.Sleep(time.Minute)
-		select {
-		case err := <-got:
-			r.Fatalf("the wait ended in the outage: %v", err)
-		default:
-		}
-		r.link.Refuse(nil)
-		r.must(r.rdb.Del(ctx, "orders").Err())
-		r.must(<-got)
-	})
+	for name, wait := range map[string]lock.Wait{"in the queue": {}, "polling": {Poll: 50 * time.Millisecond}} {
+		sub(t, name, inBubble, func(r *rig) {
+			r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+			got := lockAsync(ctx, r.client(lock.Config{}).Mutex("orders", lock.Options{Wait: wait}))
+			time.Sleep(time.Second)
+			r.link.Refuse(errors.New("no route"))
+			r.link.Cut()
+			time.Sleep(time.Minute)
+			check.Require(r, !got.over(), "the wait ended in the outage")
+			r.link.Refuse(nil)
+			r.must(r.rdb.Del(ctx, "orders").Err())
+			r.won(got)
+		})
+	}
 }
 
 // S6: a limited number of attempts, with a pause between them.

@@ -420,32 +420,35 @@ func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
 	})
 }
 
-// The clients of one process share a registration. Each of them gets its turn at once.
+// The clients of one process share a registration, or writers a claim. Each of them gets its turn
+// at once.
 func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		c, _ := r.process("shared")
-		other, _ := r.process("other")
-		var all sync.WaitGroup
-		for i := range 20 {
-			from := c
-			if i%4 == 0 {
-				from = other
+		for kind, processes := range map[string]int{"mutex": 2, "writer": 3} { // of the writers, one claims
+			lease := r.locked(kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
+			clients := make([]*lock.Client, processes)
+			for i := range clients {
+				clients[i], _ = r.process(fmt.Sprint(i))
 			}
-			all.Go(func() {
-				lease := r.lock(from.As(fmt.Sprint(i/3)).Mutex("orders", lock.Options{}))
-				time.Sleep(10 * time.Millisecond)
-				r.must(lease.Unlock(ctx))
-			})
+			var all sync.WaitGroup
+			holds := 10 * processes
+			for i := range holds {
+				all.Go(func() {
+					lease := r.lock(kinds[kind](clients[i%processes].As(fmt.Sprint(i/3)), "orders", lock.Options{}))
+					time.Sleep(10 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+				})
+			}
+			time.Sleep(100 * time.Millisecond)
+			r.registered(2)
+			released := time.Now()
+			r.must(lease.Unlock(ctx))
+			all.Wait()
+			check.AtMost(r, time.Since(released), time.Duration(holds)*10*time.Millisecond, "%s: %d holds of 10 ms took", kind, holds)
+			time.Sleep(2 * time.Second)
+			r.registered(0)
+			check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "%s: left behind", kind)
 		}
-		time.Sleep(100 * time.Millisecond)
-		r.registered(2)
-		released := time.Now()
-		r.must(lease.Unlock(ctx))
-		all.Wait()
-		check.AtMost(r, time.Since(released), 200*time.Millisecond, "20 holds of 10 ms took")
-		time.Sleep(2 * time.Second)
-		r.registered(0)
 	})
 }
 
@@ -824,56 +827,6 @@ func TestAWriterThatGivesUpPassesTheClaimOn(t *testing.T) {
 		}
 		r.passesOn(read, calls[2], 0, "the next writer got the lock after")
 		stops[2]()
-		r.gone("orders")
-	})
-}
-
-// The writers of one process share a claim or a registration. Each of them gets its turn
-// at once.
-func TestTheWritersOfAProcessShareARegistration(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease := r.locked(r.client(lock.Config{}).RW("orders", lock.Options{}).Writer())
-		clients := make([]*lock.Client, 3)
-		for i := range clients {
-			clients[i], _ = r.process(fmt.Sprint(i))
-		}
-		var all sync.WaitGroup
-		for i := range 30 {
-			all.Go(func() {
-				lease := r.lock(clients[i%3].As(fmt.Sprint(i/3)).RW("orders", lock.Options{}).Writer())
-				time.Sleep(10 * time.Millisecond)
-				r.must(lease.Unlock(ctx))
-			})
-		}
-		time.Sleep(100 * time.Millisecond)
-		r.registered(2) // and one claim
-		released := time.Now()
-		r.must(lease.Unlock(ctx))
-		all.Wait()
-		check.AtMost(r, time.Since(released), 300*time.Millisecond, "30 holds of 10 ms took")
-		time.Sleep(2 * time.Second)
-		r.registered(0)
-		r.gone("orders")
-	})
-}
-
-// When memory is full, no claim can be written. The release wakes the next writer anyway.
-func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		near := r.client(lock.Config{})
-		write := r.locked(near.RW("orders", lock.Options{}).Writer())
-		var all sync.WaitGroup
-		for i := range 2 {
-			c, _ := r.process(fmt.Sprint(i))
-			all.Go(func() { r.must(pass(c.RW("orders", lock.Options{}).Writer())) })
-			if r.claimed("orders"); i > 0 {
-				r.registered(1)
-			}
-		}
-		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		r.must(write.Unlock(ctx))
-		time.AfterFunc(100*time.Millisecond, func() { r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err()) })
-		all.Wait()
 		r.gone("orders")
 	})
 }
