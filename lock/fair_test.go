@@ -266,29 +266,36 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 	}
 }
 
-// Heartbeats alone keep waiters in the queue.
+// The goroutines of one identity wait for a mutex, or of several for a fair lock, where heartbeats
+// alone keep them in the queue.
 func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		lease := r.lock(c.Fair("orders", lock.Options{}))
-		var order serviceOrder
-		var all sync.WaitGroup
-		for i := range 5 {
-			all.Go(func() {
-				l := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}))
-				order.add(fmt.Sprint(i))
-				r.must(l.Unlock(ctx))
-			})
-			time.Sleep(time.Second)
-		}
-		time.Sleep(3 * time.Minute)
-		r.queued("orders", 5)
-		began := time.Now()
-		r.must(lease.Unlock(ctx))
-		all.Wait()
-		check.True(r, order.String() == "0 1 2 3 4" && time.Since(began) <= 0,
-			"served in the order %s after %v", order.String(), time.Since(began))
-	})
+	for _, kind := range []string{"mutex", "fair"} {
+		sub(t, kind, inBubble, func(r *rig) {
+			c := r.client(lock.Config{})
+			lease := r.lock(kinds[kind](c, "orders", lock.Options{}))
+			var order serviceOrder
+			var all sync.WaitGroup
+			for i := range 8 {
+				who := c
+				if kind == "fair" {
+					who = c.As(fmt.Sprint(i))
+				}
+				all.Go(func() {
+					l := r.lock(kinds[kind](who, "orders", lock.Options{}))
+					order.add(fmt.Sprint(i))
+					r.must(l.Unlock(ctx))
+				})
+				time.Sleep(time.Second)
+			}
+			time.Sleep(3 * time.Minute)
+			check.True(r, kind != "fair" || r.rdb.ZCard(ctx, "{orders}:queue").Val() == 8, "a waiter has left the queue")
+			began := time.Now()
+			r.must(lease.Unlock(ctx))
+			all.Wait()
+			check.Equal(r, order.String(), upTo(8), "served in the order")
+			check.AtMost(r, time.Since(began), 0, "it took")
+		})
+	}
 }
 
 // waitFair starts n goroutines that wait for a fair lock and release it. The channel
@@ -455,17 +462,7 @@ func TestAFairLockIsHandedOverWhenMemoryIsFull(t *testing.T) {
 func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Fair("fair", lock.Options{TTL: time.Minute}))
-		var all errgroup.Group
-		for range processes {
-			worker := r.worker("queue")
-			all.Go(func() error {
-				out, err := worker.CombinedOutput()
-				if err != nil {
-					return fmt.Errorf("%w: %s", err, out)
-				}
-				return nil
-			})
-		}
+		all := r.workers("queue")
 		const n = processes * waitersPerProcess
 		r.queued("fair", n)
 		arrived := r.rdb.ZRange(ctx, "{fair}:queue", 0, -1).Val()

@@ -73,30 +73,6 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 	})
 }
 
-// Ten writers of one process give up again and again, beside one that waits.
-func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		reader := r.client(lock.Config{})
-		first := r.lock(reader.RW("rates", lock.Options{}).Reader())
-		patient := passAsync(c.As("patient").RW("rates", lock.Options{}).Writer())
-		time.Sleep(10 * time.Millisecond)
-		for range 10 {
-			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-			_, err := c.As("impatient").RW("rates", lock.Options{}).Writer().Lock(short)
-			check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v, want the deadline's error", err)
-			cancel()
-			time.Sleep(time.Millisecond) // for background work
-			if _, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-				r.Fatalf("a new reader got in before a writer that waits: %v", err)
-			}
-		}
-		r.must(first.Unlock(ctx))
-		r.must(<-patient)
-		r.must(r.locked(reader.RW("rates", lock.Options{}).Reader()).Unlock(ctx))
-	})
-}
-
 // One node is down for some rounds, another one loses its data, the first one is down:
 // never two at a time.
 func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {

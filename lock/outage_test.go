@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,72 +178,39 @@ func (g *corruptingConn) Read(p []byte) (int, error) {
 // Scenario 98: the server receives durations, never times of the clients' clocks.
 func TestNoMomentIsSentToTheServer(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		sent := &commandRecorder{dial: r.via.Options().Dialer}
-		r.over(sent.connect)
+		var mu sync.Mutex
+		var sent bytes.Buffer
+		r.link.Sent = func(request []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent.Write(request)
+		}
 		c := r.client(lock.Config{})
-		o := lock.Options{TTL: time.Second, Fence: true}
 		process := "" // a part of each fair token, and an argument; it may consist of digits
-		for key, l := range map[string]lock.Locker{
-			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o),
-			"reader": c.RW("read", o).Reader(), "writer": c.RW("write", o).Writer(),
-		} {
+		for kind, l := range everyKind(c, "orders", lock.Options{TTL: time.Second}) {
+			if kind != "all" && kind != "scattered" {
+				l = kinds[kind](c, kind, lock.Options{TTL: time.Second, Fence: true})
+			}
 			lease := r.lock(l)
-			if key == "fair" {
+			if kind == "fair" {
 				process = lease.Token()[len(lease.Token())-12:]
 			}
-			waiting, cancel := context.WithTimeout(ctx, 3*time.Second)
-			_, err := c.As("another").Fair("fair", o).Lock(waiting)
-			check.True(r, key != "fair" || err != nil, "a lock was had twice")
-			cancel()
+			check.True(r, kind != "fair" || within(3*time.Second, kinds[kind](c.As("another"), kind, lock.Options{TTL: time.Second}).Lock) != nil,
+				"a lock was had twice")
 			r.must(lease.Unlock(ctx))
 		}
-		check.Require(r, len(sent.arguments()) >= 50, "only %d arguments were seen", len(sent.arguments()))
+		mu.Lock()
+		defer mu.Unlock()
+		lines := strings.Split(sent.String(), "\r\n") // the arguments of commands and their lengths
+		check.AtLeast(r, len(lines), 50, "arguments that were seen")
 		now := time.Now()
-		for _, arg := range sent.arguments() {
+		for _, arg := range lines {
+			n, err := strconv.ParseInt(arg, 10, 64)
 			for _, moment := range []int64{now.Unix(), now.UnixMilli(), now.UnixMicro()} {
-				n, err := strconv.ParseInt(arg, 10, 64)
 				check.True(r, err != nil || arg == process || n <= moment/2 || n >= moment*2, "%s was sent, which is a moment", arg)
 			}
 		}
 	})
-}
-
-// commandRecorder dials connections and records the bytes written to them.
-type commandRecorder struct {
-	dial netfault.Dialer
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *commandRecorder) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := s.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &recordingConn{Conn: conn, to: s}, nil
-}
-
-// arguments returns the written lines: the arguments of commands and their lengths.
-func (s *commandRecorder) arguments() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []string
-	for line := range bytes.SplitSeq(s.text.Bytes(), []byte("\r\n")) {
-		all = append(all, string(line))
-	}
-	return all
-}
-
-type recordingConn struct {
-	net.Conn
-	to *commandRecorder
-}
-
-func (n *recordingConn) Write(p []byte) (int, error) {
-	n.to.mu.Lock()
-	n.to.text.Write(p)
-	n.to.mu.Unlock()
-	return n.Conn.Write(p)
 }
 
 // Scenario 99: a server that accepts no further clients.

@@ -22,24 +22,25 @@ import (
 // Promise P2.
 func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		next := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute})
 		times := 1
 		if proving() {
 			times = 40
 		}
 		for range times {
-			r.freezeAndWake(next)
+			said, next := r.freezeAndWake("hold", lock.Options{TTL: time.Minute}, func(*lock.Lease) {})
+			check.Equal(r, said, "valid=false lost=true unlock=true", "the worker that found")
+			r.holds("mutex", next.Token())
+			r.must(next.Unlock(ctx))
 		}
 	})
 }
 
-// freezeAndWake stops a process that holds the lock, and continues it when another
-// client has the lock.
-func (r *rig) freezeAndWake(l lock.Locker) {
-	worker := r.worker("hold")
+// freezeAndWake stops a process that holds the lock, and continues it when another client has the
+// lock and meanwhile has returned. It returns what the process says then, and the lease of the other.
+func (r *rig) freezeAndWake(job string, o lock.Options, meanwhile func(next *lock.Lease)) (said string, next *lock.Lease) {
+	worker := r.worker(job)
 	in := check.Must(worker.StdinPipe())(r)
-	out, err := worker.StdoutPipe()
-	r.must(err)
+	out := check.Must(worker.StdoutPipe())(r)
 	worker.Stderr = os.Stderr
 	r.must(worker.Start())
 	r.Cleanup(func() { _ = worker.Process.Kill() })
@@ -47,18 +48,16 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 	check.Require(r, lines.Scan() && lines.Text() == "held", "the worker says %q (%v)", lines.Text(), lines.Err())
 	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
 	r.must(worker.Process.Signal(syscall.SIGSTOP))
-	next := r.lock(l)
+	next = r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", o))
+	meanwhile(next)
 	r.must(worker.Process.Signal(syscall.SIGCONT))
-	_, err = io.WriteString(in, "go on\n")
-	r.must(err)
+	check.Must(io.WriteString(in, "go on\n"))(r)
 	var told []string
 	for lines.Scan() {
 		told = append(told, lines.Text())
 	}
 	r.must(worker.Wait())
-	check.Equal(r, strings.Join(told, " "), "valid=false lost=true unlock=true", "the worker that found %q", told)
-	r.holds("mutex", next.Token())
-	r.must(next.Unlock(ctx))
+	return strings.Join(told, " "), next
 }
 
 // Scenario 109: a process continues in the middle of its work and does not check its
@@ -67,23 +66,11 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 // Promise P6.
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		worker := r.worker("write")
-		out := check.Must(worker.StdoutPipe())(r)
-		worker.Stderr = os.Stderr
-		in := check.Must(worker.StdinPipe())(r)
-		r.must(worker.Start())
-		t.Cleanup(func() { _ = worker.Process.Kill() })
-		lines := bufio.NewScanner(out)
-		check.Require(r, lines.Scan() && lines.Text() == "held", "the worker says %q (%v)", lines.Text(), lines.Err())
-		r.must(worker.Process.Signal(syscall.SIGSTOP))
-		next := r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}))
-		written, err := store(r.rdb, next.Fence(), "next")
-		check.Require(r, written && err == nil, "the holder's write was refused: %v", err)
-		check.Must(io.WriteString(in, "go on\n"))(r)
-		r.must(worker.Process.Signal(syscall.SIGCONT))
-		check.True(r, lines.Scan() && lines.Text() == "written=false",
-			"the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
-		r.must(worker.Wait())
+		said, _ := r.freezeAndWake("write", lock.Options{TTL: time.Minute, Fence: true}, func(next *lock.Lease) {
+			written, err := store(r.rdb, next.Fence(), "next")
+			check.Require(r, written && err == nil, "the holder's write was refused: %v", err)
+		})
+		check.Equal(r, said, "written=false", "the late writer says")
 		check.Equal(r, r.rdb.HGet(ctx, "resource", "value").Val(), "next", "the resource holds")
 	})
 }

@@ -37,18 +37,7 @@ var increments = testtier.Size(400, 1_600, 1_600)
 // Promise P1.
 func TestAMutexKeepsProcessesApart(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		var all errgroup.Group
-		for range processes {
-			worker := r.worker("count")
-			all.Go(func() error {
-				out, err := worker.CombinedOutput()
-				if err != nil {
-					return fmt.Errorf("%w: %s", err, out)
-				}
-				return nil
-			})
-		}
-		r.must(all.Wait())
+		r.must(r.workers("count").Wait())
 		n, err := r.rdb.Get(ctx, "counter").Int()
 		check.True(r, err == nil && n == increments, "the counter is at %d (%v), want %d", n, err, increments)
 		r.holds("mutex", "")
@@ -93,14 +82,20 @@ func increment(rdb *redis.Client, m *lock.Mutex) error {
 	return errors.Join(rdb.Set(ctx, "counter", n+1, 0).Err(), lease.Unlock(ctx))
 }
 
+// sayHeld says that the lease is held, and waits for a line: the process is stopped and continued
+// meanwhile.
+func sayHeld(lease *lock.Lease, err error) (*lock.Lease, error) {
+	if err == nil {
+		fmt.Println("held")
+		_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	}
+	return lease, err
+}
+
 // hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.
 func hold(c *lock.Client) error {
-	lease, err := c.Mutex("mutex", lock.Options{TTL: time.Second}).Lock(ctx)
+	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: time.Second}).Lock(ctx))
 	if err != nil {
-		return err
-	}
-	fmt.Println("held")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued here
 		return err
 	}
 	fmt.Printf("valid=%v\n", lease.Valid())
@@ -112,12 +107,8 @@ func hold(c *lock.Client) error {
 
 // write is the worker of TestALateWriteIsRefusedByItsFence.
 func write(rdb *redis.Client, c *lock.Client) error {
-	lease, err := c.Mutex("mutex", lock.Options{TTL: time.Second, Fence: true}).Lock(ctx)
+	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: time.Second, Fence: true}).Lock(ctx))
 	if err != nil {
-		return err
-	}
-	fmt.Println("held")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued here
 		return err
 	}
 	written, err := store(rdb, lease.Fence(), "late")
@@ -141,6 +132,23 @@ func (r *rig) worker(job string) *exec.Cmd {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), workerJob+"="+job, workerAddr+"="+r.rdb.Options().Addr)
 	return cmd
+}
+
+// workers starts processes that do a job.
+func (r *rig) workers(job string) *errgroup.Group {
+	r.Helper()
+	var all errgroup.Group
+	for range processes {
+		worker := r.worker(job)
+		all.Go(func() error {
+			out, err := worker.CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+	}
+	return &all
 }
 
 // work does a job and returns the exit code.

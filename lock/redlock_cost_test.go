@@ -1,15 +1,12 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/netfault"
-	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -71,28 +68,6 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 			r.until("the third node's refusal", func() bool { return errors.Is(lease.Votes()[2].Err, lock.ErrNoPermission) })
 			check.Equal(r, r.count("orders", lease.Token()), 2, "nodes have a copy")
 			r.must(lease.Unlock(ctx))
-		}
-	})
-}
-
-// A SET without a reply may have created a copy: it is released, and released again
-// after a connection has broken.
-func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
-	testtier.Long(t, "it waits for seconds on real servers")
-	nodesOnBoth(t, 3, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		r.warm(q)
-		for range 10 {
-			r.onLinks((*netfault.Network).FreezeReplies)
-			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-			_, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(short)
-			cancel()
-			check.Require(r, err != nil, "got a lock from nodes that do not answer")
-			for _, link := range r.links {
-				link.Cut()
-				link.Thaw()
-			}
-			r.until("the undo", func() bool { return r.count("orders", "") == 3 })
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 	})
 }
 
-// A raised limit wakes as many waiters as there are new permits: one each of three
+// A raised or a cleared limit wakes as many waiters as there are new permits: one each of three
 // processes, and the others make no attempt. So do three releases, and the end of the
 // leases of three dead holders. No wake-up is lost: in Redisson a waiter could sleep on
 // although a permit was free (redisson#1763, #5762).
@@ -85,6 +85,9 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 	for name, free := range map[string]func(r *rig, holder *lock.Client, held []*lock.Lease){
 		"raised limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
 			r.must(holder.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 6))
+		},
+		"cleared limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
+			r.must(holder.Semaphore("orders", 6, lock.Options{}).ClearLimit(ctx))
 		},
 		"releases": func(r *rig, _ *lock.Client, held []*lock.Lease) { r.unlockAll(held...) },
 		"close":    func(r *rig, holder *lock.Client, _ []*lock.Lease) { r.must(holder.Close()) },
@@ -99,14 +102,19 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 				if name == "expiries" {
 					fixed = lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
 				}
-				held := r.acquired(holder.Semaphore("orders", 3, fixed), 3)
+				limit := 3
+				if name == "cleared limit" { // then that of the clients counts
+					limit = 6
+					r.must(holder.Semaphore("orders", limit, fixed).SetLimit(ctx, 3))
+				}
+				held := r.acquired(holder.Semaphore("orders", limit, fixed), 3)
 				processes := testtier.Size(12, 30, 30)
 				waits := make([]*await, processes)
 				short, cancel := context.WithCancel(ctx)
 				defer cancel()
 				for i := range processes {
 					c, _ := r.process(fmt.Sprint(i))
-					waits[i] = lockAsync(short, c.Semaphore("orders", 3, o))
+					waits[i] = lockAsync(short, c.Semaphore("orders", limit, o))
 					r.registered(int64(i) + 1)
 					for _, lease := range held {
 						if name == "expiries" { // all processes register before them
@@ -439,41 +447,6 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
 			check.ErrorIs(r, err, lock.ErrWrongType)
 		}
-	})
-}
-
-// Without the stored limit, the higher one of the clients counts at once: as many waiters
-// are woken as there are new permits.
-func TestClearingTheLimitWakesAsManyWaitersAsThereArePermits(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		holder, _ := r.process("holder")
-		s := holder.Semaphore("orders", 4, lock.Options{TTL: time.Minute})
-		r.must(s.SetLimit(ctx, 1))
-		lease := r.locked(s)
-		waits := make([]*await, 6)
-		short, cancel := context.WithCancel(ctx)
-		for i := range waits {
-			c, _ := r.process(fmt.Sprint(i))
-			waits[i] = lockAsync(short, c.Semaphore("orders", 4, lock.Options{TTL: time.Minute}))
-			r.registered(int64(i) + 1)
-		}
-		if r.fake {
-			time.Sleep(100 * time.Millisecond)
-		}
-		began := time.Now()
-		r.must(s.ClearLimit(ctx))
-		r.until("three more holders", func() bool { n, err := s.InUse(ctx); return err == nil && n == 4 })
-		took := time.Since(began)
-		check.True(r, !r.fake || took <= 10*time.Millisecond, "it took %v", took)
-		r.registered(3)
-		cancel()
-		for _, w := range waits {
-			if <-w.done; w.err == nil {
-				r.must(w.lease.Unlock(ctx))
-			}
-		}
-		r.must(lease.Unlock(ctx))
-		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
 }
 

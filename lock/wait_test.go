@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,29 +137,6 @@ func TestNoHerd(t *testing.T) {
 			check.AtMost(r, attempts, 3*(n+1), "attempts for %d acquisitions", n+1)
 		})
 	}
-}
-
-func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		first := r.lock(m)
-		var mu sync.Mutex
-		var order []string
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				lease := r.lock(m)
-				mu.Lock()
-				order = append(order, fmt.Sprint(i))
-				mu.Unlock()
-				r.must(lease.Unlock(ctx))
-			})
-			time.Sleep(100 * time.Millisecond)
-		}
-		r.must(first.Unlock(ctx))
-		all.Wait()
-		check.Equal(r, strings.Join(order, ""), "01234567", "served in the order")
-	})
 }
 
 // Scenario 85.
