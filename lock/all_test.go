@@ -241,12 +241,8 @@ func (r *rig) user(rules ...string) *lock.Client {
 	r.Helper()
 	r.must(r.rdb.ACLSetUser(ctx, "plain", append([]string{"reset", "on", ">secret"}, rules...)...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-	c := check.Must(lock.New(rdb, lock.Config{Owner: "plain"}))(r)
-	r.Cleanup(func() {
-		c.Close()
-		rdb.Close()
-	})
-	return c
+	r.Cleanup(func() { rdb.Close() })
+	return r.over(rdb, lock.Config{Owner: "plain"})
 }
 
 // A user without permissions for the waiters and for PUBLISH can use an All.
@@ -508,7 +504,6 @@ var onClusterKeys = map[string][]string{
 // one key and of all keys wake each other.
 func TestAnAllOnACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	holder, waiting := r.client(lock.Config{}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: 50 * time.Millisecond}}
@@ -553,7 +548,6 @@ func TestAnAllOnACluster(t *testing.T) {
 // cluster.
 func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))
 	via := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
@@ -574,7 +568,6 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 
 func TestAllsInOppositeOrdersOnAClusterNeverDeadlock(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	opposite(r.rig, r.rdb, func(a *lock.All) *lock.All { return a })
 }

@@ -208,8 +208,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 		for i := range r.links {
 			r.links[i].Refuse(errors.New("nothing must be sent"))
 		}
-		c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
-		defer c.Close()
+		c := r.over(r.via[0], lock.Config{})
 		q := r.quorum(lock.QuorumConfig{})
 		type validated interface{ Validate() error }
 		kinds := []func(o lock.Options) (validated, lock.Locker){

@@ -27,6 +27,7 @@ type clusterRig struct {
 
 func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 	t.Helper()
+	beside(t)
 	r := &clusterRig{rig: &rig{tester: tester{T: t}}, nodes: server.ClusterForTest(t, o)}
 	r.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs()})
 	t.Cleanup(func() { r.rdb.Close() })
@@ -36,16 +37,13 @@ func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 // client returns a client that the test closes at its end.
 func (r *clusterRig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
-	c := check.Must(lock.New(r.rdb, cfg))(r)
-	r.Cleanup(func() { c.Close() })
-	return c
+	return r.over(r.rdb, cfg)
 }
 
 // node returns a client of one node, and the node's id.
 func (r *clusterRig) node(addr string) (rdb *redis.Client, id string) {
 	r.Helper()
-	rdb = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-	r.Cleanup(func() { rdb.Close() })
+	rdb = r.direct(addr)
 	id = check.Must(rdb.Do(ctx, "cluster", "myid").Text())(r)
 	return rdb, id
 }
@@ -61,7 +59,6 @@ func (r *clusterRig) master(key string) string {
 // its slot, and a release on any node wakes the waiters.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Fence: true}
@@ -118,13 +115,8 @@ func (r *clusterRig) channels() []string {
 // Scenario 106: a name whose slot no other name can share.
 func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
-	single := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: single.Addr()})
-	t.Cleanup(func() { rdb.Close() })
-	alone := check.Must(lock.New(rdb, lock.Config{}))(r)
-	t.Cleanup(func() { alone.Close() })
+	alone := r.over(r.direct(server.ForTest(t).Addr()), lock.Config{})
 	c := r.client(lock.Config{})
 	for _, key := range []string{"a}b", "{}a", "}{", ""} {
 		for name, l := range map[string]lock.Locker{
@@ -155,7 +147,6 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 // its claim.
 func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	read := r.locked(r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader())
 	writers := make(chan error)
@@ -236,7 +227,6 @@ func (m *move) finish() {
 // Scenario 105: MOVED, ASK and TRYAGAIN.
 func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	testtier.Long(t, "slots of a cluster move")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
@@ -280,7 +270,6 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 // Scenario 104.
 func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	testtier.Long(t, "a cluster replaces a master")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Replicas: 1})
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
@@ -306,13 +295,11 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 // clients with one slice would write to the same memory.
 func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	t.Cleanup(func() { rdb.Close() })
-	c := check.Must(lock.New(rdb, lock.Config{}))(r)
-	t.Cleanup(func() { c.Close() })
+	c := r.over(rdb, lock.Config{})
 	for i := range 10 {
 		r.must(r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{})).Unlock(ctx))
 	}
@@ -324,7 +311,6 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 // Scenario 107.
 func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
 	for name, o := range map[string]redis.ClusterOptions{
 		"read only":  {ReadOnly: true},
@@ -356,16 +342,13 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 // find no lock and report a loss.
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
 	var d eventRecorder
-	c := check.Must(lock.New(rdb, lock.Config{Observe: d.write}))(r)
-	t.Cleanup(func() { c.Close() })
-	warm := r.lock(c.Mutex("warm", lock.Options{})) // the scripts are loaded from now on
-	r.must(warm.Unlock(ctx))
+	c := r.over(rdb, lock.Config{Observe: d.write})
+	r.must(pass(c.Mutex("warm", lock.Options{}))) // the scripts are loaded from now on
 	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()
 	unlocked := inBackground(func() error { return lease.Unlock(ctx) })

@@ -210,9 +210,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 		var clients [2]*lock.Client
 		var quorums [2]*lock.Quorum
 		for i := range clients {
-			c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
-			defer c.Close()
-			clients[i], quorums[i] = c, r.quorum(lock.QuorumConfig{})
+			clients[i], quorums[i] = r.over(r.via[0], lock.Config{}), r.quorum(lock.QuorumConfig{})
 		}
 		for kind, of := range map[string]func(i int, o lock.Options) lock.Locker{
 			"reader":  func(i int, o lock.Options) lock.Locker { return clients[i].RW("orders", o).Reader() },

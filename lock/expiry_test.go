@@ -205,7 +205,6 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 // The same, but the replies of another lease's node are delayed.
 func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
 	testtier.Long(t, "a node of a cluster is frozen for seconds")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{NodeTimeout: time.Minute})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: 6 * time.Second, Renew: lock.Renew{Every: time.Second}}

@@ -29,8 +29,8 @@ func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})), child)
 }
 
-// over replaces the dialer of later clients.
-func (r *rig) over(dial netfault.Dialer) {
+// dialBy replaces the dialer of later clients.
+func (r *rig) dialBy(dial netfault.Dialer) {
 	r.Helper()
 	addr := r.via.Options().Addr
 	r.must(r.via.Close())
@@ -101,7 +101,7 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	} {
 		sub(t, name, inBubble, func(r *rig) {
 			g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
-			r.over(g.connect)
+			r.dialBy(g.connect)
 			c := r.client(lock.Config{})
 			r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx))
 			g.on.Store(true)

@@ -26,15 +26,9 @@ type replicatedRig struct {
 
 func onReplicas(t *testing.T, o server.ReplicatedOptions) *replicatedRig {
 	t.Helper()
+	beside(t)
 	nodes := server.ReplicatedForTest(t, o)
 	return &replicatedRig{newRig(t, nodes.Master().Addr(), redis.NewDialer(&redis.Options{})), nodes}
-}
-
-// at returns a client of one server.
-func (r *replicatedRig) at(node *server.Child) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: node.Addr(), MaxRetries: -1})
-	r.Cleanup(func() { rdb.Close() })
-	return rdb
 }
 
 // kinds returns a lock of each kind on one server.
@@ -67,7 +61,6 @@ func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locke
 // Scenario 100: too few replicas confirm.
 func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{Replicas: 2})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 2, ReplicaTimeout: 5 * time.Second}
@@ -102,7 +95,6 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 }
 
 func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	r.must(r.nodes.Replicas()[0].Freeze())
@@ -117,7 +109,6 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 
 // Part of scenario 93 and of 102: min-replicas-to-write.
 func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
-	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
@@ -143,7 +134,6 @@ const killsOf = "LOCKTOP_FAILOVERS"
 // 25 runs.
 func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv(killsOf)); err == nil {
@@ -151,7 +141,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	}
 	master, replica := r.nodes.Master(), r.nodes.Replicas()[0]
 	for round := range kills {
-		rdb := r.at(master)
+		rdb := r.direct(master.Addr())
 		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		acquired := make(chan *lock.Lease)
 		for i := range 64 {
@@ -170,7 +160,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 		}
 		r.must(master.Kill()) // right after the last acquire
 		r.must(r.nodes.Promote(ctx, replica))
-		after := r.at(replica)
+		after := r.direct(replica.Addr())
 		for key, token := range tokens {
 			check.Equal(t, after.Get(ctx, key).Val(), token, "round %d: the new master has under %s", round, key)
 		}
@@ -185,7 +175,6 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 // slot moves.
 func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
-	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 2, Replicas: 1})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 10 * time.Second}

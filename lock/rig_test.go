@@ -41,17 +41,28 @@ type rig struct {
 // client returns a client of the rig, which the test closes at its end.
 func (r *rig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
-	c := check.Must(lock.New(r.via, cfg))(r)
-	r.Cleanup(func() { c.Close() })
-	return c
+	return r.over(r.via, cfg)
 }
 
 // near returns a client that does not go through the network, which the test closes at its end.
 func (r *rig) near() *lock.Client {
 	r.Helper()
-	c := check.Must(lock.New(r.rdb, lock.Config{}))(r)
+	return r.over(r.rdb, lock.Config{})
+}
+
+// over returns a client over a connection, which the test closes at its end.
+func (r tester) over(via redis.UniversalClient, cfg lock.Config) *lock.Client {
+	r.Helper()
+	c := check.Must(lock.New(via, cfg))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
+}
+
+// direct returns a client of go-redis for one server, which the test closes at its end.
+func (r tester) direct(addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	r.Cleanup(func() { rdb.Close() })
+	return rdb
 }
 
 // hear subscribes to a channel until the end of the test.

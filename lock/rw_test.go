@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"locktop/internal/check"
 	"locktop/internal/testtier"
@@ -483,67 +482,41 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 	})
 }
 
-// crowd records how many clients are in a section together.
-type crowd struct {
-	readers, writers             atomic.Int32
-	together, overlaps, intruded atomic.Int32
-}
-
-// read and write run work in the section.
-func (c *crowd) read(work func()) {
-	if c.readers.Add(1) > 1 {
-		c.together.Add(1)
-	}
-	if c.writers.Load() > 0 {
-		c.intruded.Add(1)
-	}
-	work()
-	c.readers.Add(-1)
-}
-
-func (c *crowd) write(work func()) {
-	if c.writers.Add(1) > 1 {
-		c.overlaps.Add(1)
-	}
-	work()
-	if c.readers.Load() > 0 {
-		c.intruded.Add(1)
-	}
-	c.writers.Add(-1)
-}
-
 // Scenario 36.
 func TestReadersShareAndWritersDoNot(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		const clients = 8
 		rounds := testtier.Size(10, 100, 100)
-		var section crowd
-		var all errgroup.Group
+		var mu sync.Mutex
+		readers, writers, together, intruded := 0, 0, 0, 0
+		enter := func(who *int, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if *who += n; writers > 1 || writers > 0 && readers > 0 {
+				intruded++
+			}
+			together = max(together, readers)
+		}
+		var all sync.WaitGroup
 		for i := range clients {
 			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
-			all.Go(func() error {
+			all.Go(func() {
 				for round := range rounds {
-					rw := c.RW("prices", lock.Options{TTL: time.Minute})
-					side, pass := rw.Reader(), section.read
+					side, who := "reader", &readers
 					if (round+i)%10 == 0 {
-						side, pass = rw.Writer(), section.write
+						side, who = "writer", &writers
 					}
-					lease, err := side.Lock(ctx)
-					if err != nil {
-						return err
-					}
-					pass(func() { time.Sleep(time.Millisecond) })
-					if err := lease.Unlock(ctx); err != nil {
-						return err
-					}
+					lease := r.lock(kinds[side](c, "prices", lock.Options{TTL: time.Minute}))
+					enter(who, 1)
+					time.Sleep(time.Millisecond)
+					enter(who, -1)
+					r.must(lease.Unlock(ctx))
 				}
-				return nil
 			})
 		}
-		r.must(all.Wait())
-		check.AtMost(r, section.overlaps.Load(), 0, "writers beside a writer")
-		check.AtMost(r, section.intruded.Load(), 0, "readers beside a writer")
-		check.True(r, section.together.Load() != 0, "never two readers at once")
+		all.Wait()
+		check.Equal(r, intruded, 0, "holders beside a writer")
+		check.AtLeast(r, together, 2, "readers at once")
 		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
 	})
 }
@@ -610,24 +583,10 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var entries atomic.Int32
-		stop := make(chan struct{})
-		var writers sync.WaitGroup
-		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
-		for i := range 6 {
-			writers.Go(func() {
-				for open := true; open; {
-					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer())
-					entries.Add(1)
-					time.Sleep(10 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					select {
-					case <-stop:
-						open = false
-					default:
-					}
-				}
-			})
-		}
+		stop := r.stream("writer", 6, func(int) time.Duration {
+			entries.Add(1)
+			return 10 * time.Millisecond
+		})
 		c := r.client(lock.Config{})
 		for i := range testtier.Size(15, 50, 50) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
@@ -636,30 +595,34 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 			check.AtMost(r, entries.Load()-before, 2, "round %d: writers went before the reader", i)
 			r.must(lease.Unlock(ctx))
 		}
-		close(stop)
-		writers.Wait()
+		stop()
 	})
+}
+
+// stream has clients of two processes acquire one side again and again, until stop is called. hold
+// returns for how long each holds.
+func (r *rig) stream(side string, n int, hold func(i int) time.Duration) (stop func()) {
+	var all sync.WaitGroup
+	var stopped atomic.Bool
+	clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
+	for i := range n {
+		all.Go(func() {
+			for !stopped.Load() {
+				lease := r.lock(kinds[side](clients[i%2].As(fmt.Sprint(i)), "prices", lock.Options{}))
+				time.Sleep(hold(i))
+				r.must(lease.Unlock(ctx))
+			}
+		})
+	}
+	return func() {
+		stopped.Store(true)
+		all.Wait()
+	}
 }
 
 func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		stop := make(chan struct{})
-		var readers sync.WaitGroup
-		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
-		for i := range 10 {
-			readers.Go(func() {
-				for open := true; open; {
-					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Reader())
-					time.Sleep(time.Duration(11+i) * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					select {
-					case <-stop:
-						open = false
-					default:
-					}
-				}
-			})
-		}
+		stop := r.stream("reader", 10, func(i int) time.Duration { return time.Duration(11+i) * time.Millisecond })
 		c := r.client(lock.Config{})
 		short := r.soon(time.Minute)
 		for i := range testtier.Size(8, 25, 25) {
@@ -673,8 +636,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 			check.AtMost(r, time.Since(began), 25*time.Millisecond, "round %d: the writer waited for readers that stay 20 ms", i)
 			r.must(lease.Unlock(ctx))
 		}
-		close(stop)
-		readers.Wait()
+		stop()
 	})
 }
 

@@ -25,6 +25,7 @@ type sentinelRig struct {
 
 func onSentinels(t *testing.T, o server.SentinelOptions) *sentinelRig {
 	t.Helper()
+	beside(t)
 	r := &sentinelRig{rig: &rig{tester: tester{T: t}}, nodes: server.SentinelGroupForTest(t, o)}
 	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
@@ -38,9 +39,7 @@ func (r *sentinelRig) survivors() (master, replica *redis.Client) {
 	r.Helper()
 	var nodes []*redis.Client
 	for _, node := range r.nodes.Replicas() {
-		rdb := redis.NewClient(&redis.Options{Addr: node.Addr(), MaxRetries: -1})
-		r.Cleanup(func() { rdb.Close() })
-		nodes = append(nodes, rdb)
+		nodes = append(nodes, r.direct(node.Addr()))
 	}
 	r.until("the end of the failover", func() bool {
 		for i, rdb := range nodes {
@@ -69,7 +68,6 @@ func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 // Scenario 103: the master dies.
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master")
-	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{})
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
@@ -99,23 +97,19 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 // knowing it.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master")
-	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d eventRecorder
 	o := lock.Options{TTL: 20 * time.Second, // a failover takes up to 10 s on a busy machine
 		Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
 	lease := r.lock(r.client(lock.Config{Observe: d.write}).Mutex("orders", o))
-	stale := redis.NewClient(&redis.Options{Addr: r.nodes.Master().Addr(), MaxRetries: -1})
-	t.Cleanup(func() { stale.Close() })
-	misled, err := lock.New(stale, lock.Config{})
-	r.must(err)
-	t.Cleanup(func() { misled.Close() })
+	stale := r.direct(r.nodes.Master().Addr())
+	misled := r.over(stale, lock.Config{})
 
 	r.must(r.nodes.Master().Freeze())
 	r.renewedElsewhere(lease, &d)
 	r.survivors()
 	r.must(r.nodes.Master().Continue())
-	_, err = misled.Mutex("stock", lock.Options{}).TryLock(ctx)
+	_, err := misled.Mutex("stock", lock.Options{}).TryLock(ctx)
 	check.True(t, errors.Is(err, lock.ErrNotReplicated) || errors.Is(err, lock.ErrReadOnly) || err == nil && freeScripts(stale),
 		"got %v, want a refusal", err)
 	r.must(lease.Unlock(ctx))
@@ -143,10 +137,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	r.must(nodes.Promote(ctx, heir))
 	r.must(nodes.Follow(ctx, nodes.Master(), heir))
 	named.Store(heir)
-	before := d.count(lock.Renewed)
-	r.until("renewals at the new master", func() bool { return d.count(lock.Renewed) >= before+2 || lease.Context().Err() != nil })
+	r.renewed(&d, 2) // by the new master
 	r.must(lease.Unlock(ctx))
-	rdb := redis.NewClient(&redis.Options{Addr: heir.Addr()})
-	t.Cleanup(func() { rdb.Close() })
-	check.Equal(t, rdb.Exists(ctx, "orders").Val(), 0, "the release did not reach the new master")
+	check.Equal(t, r.direct(heir.Addr()).Exists(ctx, "orders").Val(), 0, "the release did not reach the new master")
 }

@@ -177,7 +177,7 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		hangs := make(chan struct{})
-		r.over(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		r.dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			<-hangs
 			return nil, net.ErrClosed
 		})

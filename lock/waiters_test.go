@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,39 +52,52 @@ var wakingOneKinds = []string{"mutex", "reentrant", "semaphore"}
 func TestAReleaseWakesOneProcess(t *testing.T) {
 	onBothLong(t, "it counts the commands of 21 processes, which a busy machine adds to", func(r *rig) {
 		for _, kind := range wakingOneKinds {
-			first, _ := r.process("first")
-			lease := r.locked(kinds[kind](first, "orders", lock.Options{}))
-			processes := testtier.Size(8, 20, 20)
-			var order serviceOrder
-			var all sync.WaitGroup
-			for i := range processes {
-				c, _ := r.process(fmt.Sprint(i))
-				all.Go(func() {
-					lease := r.lock(kinds[kind](c, "orders", lock.Options{}))
-					order.add(fmt.Sprint(i))
-					r.must(lease.Unlock(ctx))
-				})
-				r.registered(int64(i) + 1)
-				time.Sleep(time.Millisecond) // the next one gets a larger ticket
+			// A semaphore also reads the time, the limit and the last deadline.
+			order := r.wakesOne(kind, kind, map[string]float64{"mutex": 14, "reentrant": 14, "semaphore": 19}[kind])
+			if r.fake { // a look of a slow machine may come before the process that was woken
+				check.Equal(r, order, upTo(testtier.Size(8, 20, 20)), "%s: served in the order", kind)
 			}
-			before := 0
-			if !r.fake {
-				before = r.commands()
-			}
-			r.must(lease.Unlock(ctx))
-			all.Wait()
-			if r.fake {
-				check.Equal(r, order.String(), upTo(processes), "%s: served in the order", kind)
-			} else { // a look of a slow machine may come before the process that was woken
-				// A release, an attempt and the looks of a slow machine; an attempt of each
-				// process would be 20 times 5 commands. A semaphore also reads the time, the
-				// limit and the last deadline.
-				most := map[string]float64{"mutex": 14, "reentrant": 14, "semaphore": 19}[kind]
-				check.AtMost(r, float64(r.commands()-before)/float64(processes+1), most, "%s: commands per hand-off", kind)
-			}
-			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
 		}
 	})
+}
+
+// wakesOne has processes wait for a lock of a kind behind a holder, and returns the order in which
+// they are served after its release. It checks that each hand-off costs at most so many commands: a
+// release, an attempt and the looks of a slow machine; an attempt of each process would be 20
+// times 5 commands.
+func (r *rig) wakesOne(kind, holder string, most float64) string {
+	r.Helper()
+	first, _ := r.process("first")
+	lease := r.locked(kinds[holder](first, "orders", lock.Options{}))
+	processes := testtier.Size(8, 20, 20)
+	var order serviceOrder
+	var all sync.WaitGroup
+	for i := range processes {
+		c, _ := r.process(fmt.Sprint(i))
+		all.Go(func() {
+			lease := r.lock(kinds[kind](c, "orders", lock.Options{}))
+			order.add(fmt.Sprint(i))
+			r.must(lease.Unlock(ctx))
+		})
+		if kind == "writer" { // the first one claims to be next, and the others register
+			r.claimed("orders")
+			r.registered(int64(i))
+		} else {
+			r.registered(int64(i) + 1)
+		}
+		time.Sleep(time.Millisecond) // the next one gets a larger ticket
+	}
+	before := 0
+	if !r.fake {
+		before = r.commands()
+	}
+	r.must(lease.Unlock(ctx))
+	all.Wait()
+	if !r.fake {
+		check.AtMost(r, float64(r.commands()-before)/float64(processes+1), most, "%s: commands per hand-off", kind)
+	}
+	r.until("the end of all keys", func() bool { return r.rdb.Exists(ctx, "orders", waitersKey).Val() == 0 })
+	return order.String()
 }
 
 // A cycle without a waiter is SET, then EVALSHA with GET, ZPOPMIN, PUBLISH and DEL.
@@ -612,51 +626,12 @@ func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 // Writers of a read/write lock: the first one that waits claims to be next, and the
 // others register.
 
-// waitingWriters starts n processes that wait to write, one after the other. each gets
-// the lease of process i.
-func (r *rig) waitingWriters(n int, each func(i int, lease *lock.Lease)) (all *sync.WaitGroup) {
-	r.Helper()
-	all = new(sync.WaitGroup)
-	for i := range n {
-		c, _ := r.process(fmt.Sprint(i))
-		all.Go(func() {
-			lease := r.lock(c.RW("orders", lock.Options{}).Writer())
-			each(i, lease)
-		})
-		if r.claimed("orders"); i > 0 {
-			r.registered(int64(i))
-		}
-		time.Sleep(time.Millisecond) // the next one gets a larger ticket
-	}
-	return all
-}
-
 // A release wakes one waiting writer, in the order in which the processes came. The
 // readers that wait are woken all together when a writer leaves.
 func TestAReleaseWakesOneWriter(t *testing.T) {
 	alone(t)
 	onBoth(t, func(r *rig) {
-		processes := testtier.Size(8, 20, 20)
-		lease := r.locked(r.client(lock.Config{}).RW("orders", lock.Options{}).Reader())
-		var order serviceOrder
-		all := r.waitingWriters(processes, func(i int, lease *lock.Lease) {
-			order.add(fmt.Sprint(i))
-			r.must(lease.Unlock(ctx))
-		})
-		before := 0
-		if !r.fake {
-			before = r.commands()
-		}
-		r.must(lease.Unlock(ctx))
-		all.Wait()
-		check.Equal(r, order.String(), upTo(processes), "served in the order")
-		if !r.fake {
-			// A release, an attempt and the looks of a slow machine; an attempt of each
-			// process would be 20 times 5 commands.
-			check.AtMost(r, float64(r.commands()-before)/float64(processes+1), 34, "commands per hand-off")
-		}
-		r.gone("orders")
-		r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
+		check.Equal(r, r.wakesOne("writer", "reader", 34), upTo(testtier.Size(8, 20, 20)), "served in the order")
 	})
 }
 
@@ -669,12 +644,12 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 		var mu sync.Mutex
 		var holds int
 		var last [processes]int
-		stop := make(chan struct{})
+		var stopped atomic.Bool
 		var all sync.WaitGroup
 		for i := range processes {
 			c, _ := r.process(fmt.Sprint(i))
 			all.Go(func() {
-				for open := true; open; {
+				for !stopped.Load() {
 					lease := r.lock(c.RW("orders", lock.Options{}).Writer())
 					mu.Lock()
 					holds++
@@ -684,17 +659,12 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 					mu.Unlock()
 					time.Sleep(time.Millisecond)
 					r.must(lease.Unlock(ctx))
-					select {
-					case <-stop:
-						open = false
-					default:
-					}
 				}
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(least) * time.Second / 900)
-		close(stop)
+		stopped.Store(true)
 		all.Wait()
 		check.AtLeast(r, holds, least, "holds of 1 ms")
 		r.gone("orders")
