@@ -285,13 +285,3 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		}
 	})
 }
-
-// A client without Observe counts the ends of its leases, too.
-func TestStatsNeedNoObserver(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		r.must(r.locked(c.Mutex("orders", lock.Options{})).Unlock(ctx))
-		got := c.Stats()
-		check.True(t, got.Acquired == 1 && got.Released == 1, "acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
-	})
-}

@@ -64,7 +64,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	o := lock.Options{TTL: time.Minute, Fence: true}
 	type handOver struct {
 		lease *lock.Lease
-		next  chan *lock.Lease
+		next  *await
 	}
 	handOvers, masters := map[string]handOver{}, map[string]bool{}
 	for _, kind := range []string{"mutex", "reentrant", "fair", "semaphore"} {
@@ -74,13 +74,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 			masters[r.master(key)] = true
 			lease := r.lock(locker(ours, key, o))
 			check.ErrorIs(t, tried(locker(theirs, key, o).TryLock(ctx)), lock.ErrHeld, "%s", key)
-			next := make(chan *lock.Lease, 1)
-			go func() {
-				lease, err := locker(theirs, key, o).Lock(ctx)
-				check.ErrorIs(t, err, nil, "%s", key)
-				next <- lease
-			}()
-			handOvers[key] = handOver{lease, next}
+			handOvers[key] = handOver{lease, lockAsync(ctx, locker(theirs, key, o))}
 		}
 	}
 	for key, h := range handOvers {
@@ -89,10 +83,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		})
 		r.must(h.lease.Extend(ctx, 2*time.Minute))
 		r.must(h.lease.Unlock(ctx))
-		after := <-h.next
-		if after == nil {
-			t.FailNow()
-		}
+		after := r.won(h.next)
 		check.True(t, h.lease.Fence() == 1 && after.Fence() == 2, "%s: fences %d and %d, want 1 and 2", key, h.lease.Fence(), after.Fence())
 		r.must(after.Unlock(ctx))
 	}
@@ -149,16 +140,9 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	read := r.locked(r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader())
-	writers := make(chan error)
+	var writers []<-chan error
 	for range 3 {
-		c := r.client(lock.Config{})
-		go func() {
-			lease, err := c.RW("a}b", lock.Options{}).Writer().Lock(ctx)
-			if err == nil {
-				err = lease.Unlock(ctx)
-			}
-			writers <- err
-		}()
+		writers = append(writers, passAsync(r.client(lock.Config{}).RW("a}b", lock.Options{}).Writer()))
 	}
 	claim := func() string { return r.rdb.HGet(ctx, "a}b", "q").Val() }
 	r.until("a writer to claim", func() bool { return claim() != "" })
@@ -176,8 +160,8 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	check.Must(ear.Receive(ctx))(r) // the confirmation
 	r.must(read.Unlock(ctx))
 	check.Must(ear.ReceiveMessage(ctx))(r)
-	for range 3 {
-		r.must(<-writers)
+	for _, passed := range writers {
+		r.must(<-passed)
 	}
 }
 
@@ -246,20 +230,13 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	// answers TRYAGAIN.
 	err = m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept::fence"}).Err()
 	check.Require(t, redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK "), "the staging is wrong: %v", err)
-	waiting := make(chan error, 1)
-	go func() { // one of its keys is on each node
-		lease, err := c.Reentrant("{o}left", often).Lock(ctx)
-		if err == nil && lease.Fence() != 2 {
-			err = fmt.Errorf("fence %d, want 2", lease.Fence())
-		}
-		waiting <- err
-	}()
+	waiting := lockAsync(ctx, c.Reentrant("{o}left", often)) // one of its keys is on each node
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
 	check.ErrorIs(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
 	r.renewed(&d, 4)
 	m.finish() // MOVED
-	r.must(<-waiting)
+	check.Equal(t, r.won(waiting).Fence(), 2, "fence")
 	r.renewed(&d, 4)
 	check.True(t, kept.Valid(), "the lease was lost on the way")
 	r.must(kept.Unlock(ctx))

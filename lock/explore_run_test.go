@@ -427,13 +427,8 @@ func (o *ordered) finish() {
 	time.Sleep(exploredTTL + 17*time.Second)
 	synctest.Wait()
 	for i, rdb := range o.direct {
-		for _, key := range rdb.Keys(context.Background(), "*").Val() {
-			if !strings.HasSuffix(key, "fence") {
-				o.violated("all is quiet, and server %d has %q", i, key)
-			}
-		}
-		if subscribed := rdb.PubSubChannels(context.Background(), "*").Val(); len(subscribed) > 0 {
-			o.violated("nothing happens, but %q are subscribed", subscribed)
+		for _, left := range litter(rdb) {
+			o.violated("all is quiet, and server %d has %s", i, left)
 		}
 	}
 }

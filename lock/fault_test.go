@@ -24,17 +24,6 @@ func TestADeadContextSendsNothing(t *testing.T) {
 	})
 }
 
-func TestAnUnlockWithADeadContextStillReleases(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
-		dead, cancel := context.WithCancel(ctx)
-		cancel()
-		err := lease.Unlock(dead)
-		check.True(r, err == nil || errors.Is(err, context.Canceled), "got %v", err)
-		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-	})
-}
-
 func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))

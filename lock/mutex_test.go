@@ -54,6 +54,8 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
 		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
+		got := c.Stats() // needs no Observe
+		check.True(r, got.Acquired == 1 && got.Released == 1, "acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
 		r.must(r.locked(c.As("b").Mutex("orders", lock.Options{})).Unlock(ctx))
 	})
 }

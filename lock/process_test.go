@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,25 +49,16 @@ func TestAMutexKeepsProcessesApart(t *testing.T) {
 func count(rdb *redis.Client, c *lock.Client) error {
 	m := c.Mutex("mutex", lock.Options{TTL: time.Minute})
 	var all errgroup.Group
+	var begun atomic.Int64
 	for range goroutinesPerProcess {
-		all.Go(func() error {
-			for range increments / processes / goroutinesPerProcess {
-				if err := increment(rdb, m); err != nil {
-					return err
-				}
+		all.Go(func() (err error) {
+			for err == nil && begun.Add(1) <= int64(increments/processes) {
+				err = increment(rdb, m)
 			}
-			return nil
+			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
-		return err
-	}
-	for range increments / processes % goroutinesPerProcess {
-		if err := increment(rdb, m); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
 
 // increment reads and writes the counter in two steps, which is unsafe without a lock.

@@ -143,20 +143,14 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	for round := range kills {
 		rdb := r.direct(master.Addr())
 		c := check.Must(lock.New(rdb, lock.Config{}))(r)
-		acquired := make(chan *lock.Lease)
+		var acquired []*await
 		for i := range 64 {
-			m := c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})
-			go func() {
-				lease, err := m.TryLock(ctx)
-				check.ErrorIs(t, err, nil)
-				acquired <- lease
-			}()
+			acquired = append(acquired, lockAsync(ctx, c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})))
 		}
 		tokens := map[string]string{}
-		for range 64 {
-			if lease := <-acquired; lease != nil {
-				tokens[lease.Key()] = lease.Token()
-			}
+		for _, call := range acquired {
+			lease := r.won(call)
+			tokens[lease.Key()] = lease.Token()
 		}
 		r.must(master.Kill()) // right after the last acquire
 		r.must(r.nodes.Promote(ctx, replica))

@@ -645,24 +645,16 @@ func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		write := r.locked(far.RW("prices", lock.Options{}).Writer())
-		var calls []*await
+		var calls []<-chan error
 		for i := range 20 {
 			from := []*lock.Client{c, far}[i%2].As(fmt.Sprint(i))
-			calls = append(calls, lockAsync(ctx, from.RW("prices", lock.Options{}).Writer()))
+			calls = append(calls, passAsync(from.RW("prices", lock.Options{}).Writer()))
 		}
 		time.Sleep(10 * time.Second)
 		began := time.Now()
 		r.must(write.Unlock(ctx))
-		for _, call := range calls {
-			go func() {
-				<-call.done
-				if call.err == nil {
-					call.err = call.lease.Unlock(ctx)
-				}
-			}()
-		}
-		for _, call := range calls {
-			<-call.done
+		for _, passed := range calls {
+			r.must(<-passed)
 		}
 		check.AtMost(r, time.Since(began), 0, "20 writers took to follow each other")
 	})

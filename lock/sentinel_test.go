@@ -73,16 +73,9 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 2}
 	lease := r.lock(c.Mutex("orders", o))
-	next := make(chan error, 1)
-	go func() {
-		alone := o
-		alone.Replicas = 1 // one of two is the master then
-		lease, err := other.Mutex("orders", alone).Lock(ctx)
-		if err == nil {
-			err = lease.Unlock(ctx)
-		}
-		next <- err
-	}()
+	alone := o
+	alone.Replicas = 1 // one of two is the master then
+	next := passAsync(other.Mutex("orders", alone))
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*orders}:free").Val()) == 1 })
 
 	r.must(r.nodes.Master().Kill())

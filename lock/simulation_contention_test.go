@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,21 +41,9 @@ var (
 )
 
 func TestSimulationOfContention(t *testing.T) {
-	length, seed := time.Duration(testtier.Size(30, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
-	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
-		length = d
-	}
-	if n, err := strconv.ParseUint(os.Getenv(simulateSeed), 10, 64); err == nil {
-		seed = n
-	}
-	began, episodes, holds := time.Now(), 0, 0
-	for ; (episodes == 0 || time.Since(began) < length) && !t.Failed(); episodes++ {
-		seed := seed + uint64(episodes)
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { holds += contend(t, seed) })
-		})
-	}
-	t.Logf("%d episodes from seed %d, %d holds in %v", episodes, seed, holds, time.Since(began).Round(time.Millisecond))
+	holds := 0
+	episodes(t, 500, rand.Uint64N(1<<32), func(t *testing.T, seed uint64) { holds += contend(t, seed) })
+	t.Logf("%d holds", holds)
 }
 
 // contest is an episode: what its callers compete for.
