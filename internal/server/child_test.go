@@ -68,11 +68,6 @@ func directory(t *testing.T, rdb *redis.Client) string {
 	return dir["dir"]
 }
 
-func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
-	c := ForTest(t)
-	check.ErrorIs(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
-}
-
 func TestAddrIsTheChildsOwn(t *testing.T) {
 	c := ForTest(t)
 	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
@@ -129,13 +124,6 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	check.Equal(t, c.PID(), 0, "PID is still")
 	check.ErrorIs(t, c.Stop(), nil, "a second Stop says")
 	check.True(t, c.Restart(t.Context()) != nil, "a stopped child was restarted")
-}
-
-func TestStopAlsoEndsAFrozenServer(t *testing.T) {
-	c := ForTest(t)
-	check.NoError(t, c.Freeze())
-	check.NoError(t, c.Stop())
-	check.True(t, !answers(c.Addr()), "it still answers")
 }
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {

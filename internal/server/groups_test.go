@@ -38,20 +38,6 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	check.Equal(t, client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(), "w", "in sync with the new master it has")
 }
 
-func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
-	testtier.Long(t, "Sentinels replace a master")
-	t.Parallel()
-	w := SentinelGroupForTest(t, SentinelOptions{})
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
-	t.Cleanup(func() { sentinel.Close() })
-	check.NoError(t, w.Master().Kill())
-	old := w.Master().Addr()
-	eventually(t, "the failover", func() bool {
-		at, err := sentinel.GetMasterAddrByName(t.Context(), SentinelMaster).Result()
-		return err == nil && strings.Join(at, ":") != old
-	})
-}
-
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
@@ -66,18 +52,6 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	}
 	check.True(t, len(served) == 3, "26 keys went to %d of 3 masters", len(served))
 	check.True(t, c.Node(c.Addrs()[1]) == c.Nodes()[1] && c.Node("127.0.0.1:1") == nil, "a node is not found by its address")
-}
-
-func TestClusterReplacesAMasterThatDies(t *testing.T) {
-	testtier.Long(t, "a cluster replaces a master")
-	t.Parallel()
-	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
-	replica := client(t, c.Nodes()[3].Addr())
-	check.NoError(t, c.Nodes()[0].Kill())
-	eventually(t, "the failover", func() bool {
-		role, err := replica.Do(t.Context(), "role").Slice()
-		return err == nil && len(role) > 0 && role[0] == "master"
-	})
 }
 
 func TestGroupsEndWithTheTest(t *testing.T) {

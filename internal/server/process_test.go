@@ -16,6 +16,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	check.NoError(t, c.Stop())
 	state := c.proc.cmd.ProcessState
 	check.True(t, state.Success(), "it ended with %v", state)
+	check.True(t, !answers(c.Addr()), "it still answers")
 }
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
