@@ -54,57 +54,49 @@ func (r *nodes) countOf(which []int, key, value string) int {
 	return some.count(key, value)
 }
 
-// Scenario 67, nodes that are down.
-func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
-	nodesOnBothLong(t, 5, "32 quorums connect to each of five servers", func(r *nodes) {
-		for mask := range uint(1 << 5) {
-			for i := range 5 {
-				if mask>>i&1 == 1 {
-					r.down(i)
+// Scenario 67, nodes that are down, and nodes where another client holds the lock.
+func TestEverySubsetOfNodesDecidesAsItsSizeSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		why       string
+		take      func(r *nodes, i int, key string)
+		stays     int // of each such node
+		acquire   func(*lock.Redlock, context.Context) (*lock.Lease, error)
+		want, not error
+	}{
+		"down": {"32 quorums connect to each of five servers", func(r *nodes, i int, _ string) { r.down(i) },
+			0, (*lock.Redlock).Lock, lock.ErrNoQuorum, lock.ErrHeld},
+		"taken": {"it waits for the undos of 32 subsets",
+			func(r *nodes, i int, key string) { r.must(r.rdbs[i].Set(ctx, key, "stray", time.Minute).Err()) },
+			1, (*lock.Redlock).TryLock, lock.ErrHeld, lock.ErrNoQuorum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodesOnBothLong(t, 5, c.why, func(r *nodes) {
+				for mask := range uint(1 << 5) {
+					key, out := fmt.Sprint("orders", mask), bits.OnesCount(mask)
+					for i := range 5 {
+						if mask>>i&1 == 1 {
+							c.take(r, i, key)
+						}
+					}
+					q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+					lease, err := c.acquire(q.Redlock(key, lock.Options{TTL: time.Hour}), ctx)
+					switch {
+					case out <= 2 && err != nil:
+						r.Errorf("%05b %s: %v", mask, name, err)
+					case out <= 2:
+						r.must(lease.Unlock(ctx))
+					case !errors.Is(err, c.want) || errors.Is(err, c.not):
+						r.Errorf("%05b %s: got %v, want %v", mask, name, err, c.want)
+					}
+					r.until("only the strays to be left", func() bool {
+						return r.count(key, "stray") == out*c.stays && r.count(key, "") == 5-out*c.stays
+					})
+					r.must(q.Close())
+					r.up()
 				}
-			}
-			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-			lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-			switch up := 5 - bits.OnesCount(mask); {
-			case up >= 3 && err != nil:
-				r.Errorf("%05b down: %v", mask, err)
-			case up >= 3:
-				r.must(lease.Unlock(ctx))
-			case !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld):
-				r.Errorf("%05b down: got %v, want ErrNoQuorum", mask, err)
-			}
-			r.until("nothing to be left", func() bool { return r.count("orders", "") == 5 })
-			r.must(q.Close())
-			r.up()
-		}
-	})
-}
-
-// Scenario 67, nodes where another client holds the lock.
-func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
-	nodesOnBothLong(t, 5, "it waits for the undos of 32 subsets", func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		for mask := range uint(1 << 5) {
-			key := fmt.Sprint("orders", mask)
-			for i, rdb := range r.rdbs {
-				if mask>>i&1 == 1 {
-					r.must(rdb.Set(ctx, key, "stray", time.Minute).Err())
-				}
-			}
-			lease, err := q.Redlock(key, lock.Options{TTL: time.Hour}).TryLock(ctx)
-			switch others := bits.OnesCount(mask); {
-			case others <= 2 && err != nil:
-				r.Errorf("%05b taken: %v", mask, err)
-			case others <= 2:
-				r.must(lease.Unlock(ctx))
-			case !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrNoQuorum):
-				r.Errorf("%05b taken: got %v, want ErrHeld", mask, err)
-			}
-			r.until("only the strays to be left", func() bool {
-				return r.count(key, "stray") == bits.OnesCount(mask) && r.count(key, "") == 5-bits.OnesCount(mask)
 			})
-		}
-	})
+		})
+	}
 }
 
 // If most nodes are down, the error is ErrNoQuorum, also if a token holds the lock on the

@@ -440,27 +440,6 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 	})
 }
 
-func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		var leases []*lock.Lease
-		for range 5 {
-			leases = append(leases, r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Reader()))
-		}
-		time.Sleep(time.Minute)
-		r.refused(c.RW("prices", lock.Options{}).Writer())
-		for _, lease := range leases {
-			check.True(r, lease.Valid(), "a reader was lost")
-			r.must(lease.Unlock(ctx))
-		}
-		write := r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Writer())
-		time.Sleep(time.Minute)
-		r.refused(c.RW("prices", lock.Options{}).Reader())
-		r.must(write.Unlock(ctx))
-		r.gone("prices")
-	})
-}
-
 // Scenario 35: one side is deleted by hand.
 func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
@@ -820,21 +799,6 @@ func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 			r.gone("prices")
 		})
 	}
-}
-
-func TestTryLockKeepsNoOtherClientOut(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		read := r.locked(c.RW("prices", lock.Options{}).Reader())
-		r.refused(c.RW("prices", lock.Options{}).Writer())
-		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
-		r.must(read.Unlock(ctx))
-		write := r.locked(c.RW("prices", lock.Options{}).Writer())
-		r.refused(c.RW("prices", lock.Options{}).Reader())
-		r.must(write.Unlock(ctx))
-		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Unlock(ctx))
-		r.gone("prices")
-	})
 }
 
 // Scenario 108, for both sides.

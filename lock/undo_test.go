@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
@@ -63,15 +61,11 @@ func TestAnAcquireThatItsUndoOvertakesIsUndone(t *testing.T) {
 func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var dials atomic.Int64
-		dial := r.link.Dial
-		via := redis.NewClient(&redis.Options{Addr: r.via.Options().Addr, DisableIdentity: true,
-			Dialer: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-				dials.Add(1)
-				return dial(ctx, network, addr)
-			}})
-		defer via.Close()
-		c := check.Must(lock.New(via, lock.Config{}))(r)
-		defer c.Close()
+		r.dialBy(func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			dials.Add(1)
+			return r.link.Dial(ctx, network, addr)
+		})
+		c := r.client(lock.Config{})
 		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx))
 		r.link.FreezeReplies()
 		var all sync.WaitGroup

@@ -833,25 +833,21 @@ func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 // Close does not wait until the first waiter is connected for messages.
 func TestCloseEndsTheConnectOfTheFirstWaiter(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		lease := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
+		lease := r.locked(r.near().Mutex("orders", lock.Options{}))
 		dials := make(chan struct{}, 100)
-		via := redis.NewClient(&redis.Options{
-			Addr: r.rdb.Options().Addr, DisableIdentity: true,
-			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				dials <- struct{}{}
-				if len(dials) == 1 {
-					return r.rdb.Options().Dialer(ctx, network, addr)
-				}
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(10 * time.Second):
-					return nil, os.ErrDeadlineExceeded
-				}
-			},
+		r.dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials <- struct{}{}
+			if len(dials) == 1 {
+				return r.rdb.Options().Dialer(ctx, network, addr)
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(10 * time.Second):
+				return nil, os.ErrDeadlineExceeded
+			}
 		})
-		defer via.Close()
-		c := check.Must(lock.New(via, lock.Config{}))(r)
+		c := r.client(lock.Config{})
 		go c.Mutex("orders", lock.Options{}).Lock(ctx)
 		r.until("a connect for messages", func() bool { return len(dials) > 1 })
 		began := time.Now()

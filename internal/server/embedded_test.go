@@ -16,12 +16,20 @@ import (
 	"locktop/internal/check"
 )
 
+// piped returns a piped server and its client.
+func piped(t *testing.T) (*Embedded, *redis.Client) {
+	e := NewPiped()
+	rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() {
+		rdb.Close()
+		e.Close()
+	})
+	return e, rdb
+}
+
 func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewPiped()
-		defer e.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
-		defer rdb.Close()
+		_, rdb := piped(t)
 		ctx := t.Context()
 
 		check.NoError(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
@@ -34,11 +42,8 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 
 func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewPiped()
-		defer e.Close()
+		e, rdb := piped(t)
 		e.KnowIfEqual()
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
-		defer rdb.Close()
 		set := func(old, value string) error {
 			return rdb.Do(t.Context(), "set", "lock:a", value, "ifeq", old, "px", 1000).Err()
 		}
@@ -55,10 +60,7 @@ func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 
 func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewPiped()
-		defer e.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1})
-		defer rdb.Close()
+		_, rdb := piped(t)
 		value := strings.Repeat("x", 1000)
 		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for i := range 1000 {
