@@ -353,14 +353,15 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 // interrupt has 8 clients interrupt n acquires at random moments: by their context, a
 // broken connection or the end of a client. It counts the leases in between. If there are none, the
 // clients interrupt more acquires, each later.
-func interrupt(r *rig, n int, cut func(), newClient func() *lock.Client, all func(*lock.Client, lock.Options, ...string) *lock.All, keys []string) {
+func interrupt(r *rig, n int, cut func(), via redis.UniversalClient, way func(*lock.All) *lock.All, keys []string) {
+	newClient := func() *lock.Client { return check.Must(lock.New(via, lock.Config{}))(r) }
 	var done, leases atomic.Int64
 	var clients sync.WaitGroup
 	var pace time.Duration // of an acquire on this machine, in this state of load
 	c := newClient()
 	for range 2 { // the first one connects
 		began := time.Now()
-		r.must(r.locked(all(c, lock.Options{}, keys...)).Unlock(ctx))
+		r.must(r.locked(way(c.All(keys, lock.Options{}))).Unlock(ctx))
 		pace = max(time.Since(began), time.Millisecond)
 	}
 	c.Close()
@@ -368,7 +369,7 @@ func interrupt(r *rig, n int, cut func(), newClient func() *lock.Client, all fun
 		clients.Go(func() {
 			c := newClient()
 			for d := done.Add(1); d <= int64(n) || leases.Load() == 0 && d <= 100*int64(n); d = done.Add(1) {
-				a := all(c, lock.Options{TTL: 10 * time.Minute}, keys...)
+				a := way(c.All(keys, lock.Options{TTL: 10 * time.Minute}))
 				short, cancel := context.WithTimeout(ctx, rand.N(pace<<(rand.N(int64(6))+min(d/int64(n), 8))))
 				acquire := a.Lock
 				if rand.N(3) == 0 {
@@ -405,9 +406,7 @@ func interruptions() int { return testtier.Size(50, 1000, 10_000) }
 func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
 	for name, way := range ways {
 		sub(t, name, onRedis, func(r *rig) {
-			interrupt(r, interruptions(), r.link.Cut, func() *lock.Client {
-				return check.Must(lock.New(r.via, lock.Config{}))(r)
-			}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) }, []string{"a", "b", "c", "d"})
+			interrupt(r, interruptions(), r.link.Cut, r.via, way, []string{"a", "b", "c", "d"})
 			r.until("the end of all locks", func() bool { return r.rdb.Exists(ctx, "a", "b", "c", "d").Val() == 0 })
 		})
 	}
@@ -500,6 +499,14 @@ var onClusterKeys = map[string][]string{
 	"no companions": {"a}", "b}", "{t}:c", "d"},
 }
 
+// held returns how many keys exist.
+func (r *clusterRig) held(keys []string) (n int64) {
+	for _, key := range keys {
+		n += r.rdb.Exists(ctx, key).Val()
+	}
+	return n
+}
+
 // Scenario 14 on a cluster: all keys are held, lost and released together, and waiters of
 // one key and of all keys wake each other.
 func TestAnAllOnACluster(t *testing.T) {
@@ -508,13 +515,6 @@ func TestAnAllOnACluster(t *testing.T) {
 	holder, waiting := r.client(lock.Config{}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: 50 * time.Millisecond}}
 	for name, keys := range onClusterKeys {
-		held := func() int64 {
-			n := int64(0)
-			for _, key := range keys {
-				n += r.rdb.Exists(ctx, key).Val()
-			}
-			return n
-		}
 		for _, key := range keys {
 			for _, pair := range [][2]lock.Locker{
 				{holder.All(keys, o), waiting.Mutex(key, o)},
@@ -533,14 +533,14 @@ func TestAnAllOnACluster(t *testing.T) {
 				delay := time.Since(released)
 				check.False(t, tooLate(delay, time.Second), "%s, %s: the waiter got the lock after %v", name, key, delay)
 				r.must(lease.Unlock(ctx))
-				r.until("the release", func() bool { return held() == 0 })
+				r.until("the release", func() bool { return r.held(keys) == 0 })
 			}
 		}
 		lease := r.locked(holder.All(keys, o))
-		check.Equal(t, held(), 4, "%s: held keys of 4", name)
+		check.Equal(t, r.held(keys), 4, "%s: held keys of 4", name)
 		r.must(r.rdb.Del(ctx, keys[2]).Err())
 		r.until("the end of the lease", func() bool { return !lease.Valid() })
-		r.until("the release of the other keys", func() bool { return held() == 0 })
+		r.until("the release of the other keys", func() bool { return r.held(keys) == 0 })
 	}
 }
 
@@ -553,21 +553,13 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 	via := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	defer via.Close()
 	for name, keys := range onClusterKeys {
-		interrupt(r.rig, interruptions()/len(onClusterKeys), link.Cut, func() *lock.Client {
-			return check.Must(lock.New(via, lock.Config{}))(r)
-		}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return c.All(keys, o) }, keys)
-		r.until("the end of all locks of "+name, func() bool {
-			n := int64(0)
-			for _, key := range keys {
-				n += r.rdb.Exists(ctx, key).Val()
-			}
-			return n == 0
-		})
+		interrupt(r.rig, interruptions()/len(onClusterKeys), link.Cut, via, ways["one slot"], keys)
+		r.until("the end of all locks of "+name, func() bool { return r.held(keys) == 0 })
 	}
 }
 
 func TestAllsInOppositeOrdersOnAClusterNeverDeadlock(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	r := onCluster(t, server.ClusterOptions{})
-	opposite(r.rig, r.rdb, func(a *lock.All) *lock.All { return a })
+	opposite(r.rig, r.rdb, ways["one slot"])
 }

@@ -775,18 +775,17 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 			all.Go(func() { r.must(pass(q.Redlock("orders", lock.Options{TTL: time.Hour}))) })
 		}
-		registered := func() int64 { return r.rdbs[0].ZCard(ctx, waitersKey).Val() }
-		r.until("all processes to register", func() bool { return registered() == processes+1 })
+		r.registered(processes + 1)
 		giveUp()
 		<-left.done
-		r.until("one process to leave", func() bool { return registered() == processes })
+		r.registered(processes)
 		before := r.commands(0)
 		r.must(lease.Unlock(ctx))
 		all.Wait()
 		// About 7: a woken process that comes before the releases on the other nodes fails
 		// and looks again. If all processes are woken, about 60.
 		check.AtMost(r, float64(r.commands(0)-before)/processes, 15, "requests to the first node per hand-off")
-		r.until("the end of the registrations", func() bool { return registered() == 0 })
+		r.registered(0)
 	})
 }
 
@@ -795,22 +794,20 @@ func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		o := lock.Options{TTL: time.Hour}
 		held := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", o))
-		registered := func() []string { return r.rdbs[0].ZRange(ctx, waitersKey, 0, -1).Val() }
 		quorums := []*lock.Quorum{r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "first"}}), r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "second"}})}
-		register := func(i, processes int) *await {
+		register := func(i int, processes int64) *await {
 			call := lockAsync(ctx, quorums[i].Redlock("orders", o))
-			r.until("the process to register", func() bool { return len(registered()) == processes })
+			r.registered(processes)
 			time.Sleep(10 * time.Millisecond) // the next one gets a larger ticket
 			return call
 		}
 		first := register(0, 1)
 		r.must(held.Unlock(ctx))
-		<-first.done
-		r.must(first.err)
+		again := r.won(first)
 		waiting := []*await{register(1, 1), register(0, 2)}
-		all := registered()
+		all := r.rdbs[0].ZRange(ctx, waitersKey, 0, -1).Val()
 		check.True(r, strings.HasPrefix(all[1], "first~"), "the first process has had the lock, and the order is %s", all)
-		r.must(first.lease.Unlock(ctx))
+		r.must(again.Unlock(ctx))
 		for _, call := range waiting {
 			go func() {
 				if <-call.done; call.err == nil {
@@ -820,7 +817,7 @@ func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 		}
 		<-waiting[0].done
 		<-waiting[1].done
-		r.until("the end of the registrations", func() bool { return len(registered()) == 0 })
+		r.registered(0)
 	})
 }
 
@@ -834,7 +831,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 			all.Go(func() { r.must(pass(q.Redlock("orders", lock.Options{}))) })
 		}
-		r.until("all processes to register", func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == processes })
+		r.registered(processes)
 		time.Sleep(10 * time.Second) // each knows its place
 		before := r.commands(0)
 		time.Sleep(100 * r.nodeTimeout())
@@ -891,6 +888,12 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		check.AtMost(r, tries, 200, "requests in 10 s") // usually about 80; waiters that wake each other make many more
 		r.must(lease.Unlock(ctx))
 	})
+}
+
+// registered waits until n processes wait for the lock orders on the first node.
+func (r *nodes) registered(n int64) {
+	r.Helper()
+	r.until(fmt.Sprintf("%d registered processes", n), func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == n })
 }
 
 // commands returns how many commands a node has received.

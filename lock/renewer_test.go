@@ -27,9 +27,7 @@ import (
 func TestADayOfRenewals(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		diary := &eventRecorder{}
-		lease, err := r.client(lock.Config{Observe: diary.write}).
-			Mutex("orders", lock.Options{TTL: 2 * time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 2 * time.Minute}))
 		minutes := testtier.Size(120, 24*60, 24*60)
 		for range minutes {
 			time.Sleep(time.Minute)
@@ -210,9 +208,7 @@ func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 // Scenario 76: a deadline that has passed is final, whatever the server replies.
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).
-			Mutex("orders", lock.Options{TTL: 2 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 2 * time.Second, Renew: lock.Renew{Off: true}}))
 		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from now on
 		r.link.FreezeReplies()
 		extended := inBackground(func() error { return lease.Extend(ctx, time.Minute) })
