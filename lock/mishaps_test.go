@@ -72,34 +72,3 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 		}
 	})
 }
-
-// One node is down for some rounds, another one loses its data, the first one is down:
-// never two at a time.
-func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {
-	nodesInBubble(t, 3, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: 200 * time.Millisecond})
-		r.warm(q)
-		last := int64(0)
-		take := func(rounds int) {
-			for range rounds {
-				lease, err := q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
-				for err != nil {
-					lease, err = q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
-				}
-				check.Require(r, lease.Fence() > last, "fence %d after %d", lease.Fence(), last)
-				last = lease.Fence()
-				r.must(lease.Unlock(ctx))
-				time.Sleep(300 * time.Millisecond) // late requests
-			}
-		}
-		take(5)
-		r.down(2)
-		take(5)
-		r.up()
-		r.must(r.rdbs[1].FlushAll(ctx).Err())
-		r.down(0)
-		take(1)
-		r.up()
-		take(1)
-	})
-}

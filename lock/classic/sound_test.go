@@ -2,7 +2,6 @@ package classic_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,33 +73,6 @@ func each(t *testing.T, kinds []kind, f func(*rig, kind)) {
 			onBoth(t, func(r *rig) { f(r, k) })
 		})
 	}
-}
-
-// Corresponds to [TestACrashBeforeTheExpiryLeavesALockForEver], for clients with only
-// one request: the server executes it, and the reply is lost.
-func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
-	each(t, soundKinds(), func(r *rig, k kind) {
-		victim := k.open(r, time.Minute)
-		r.must(r.take(victim).Unlock(ctx)) // connected from now on
-		r.link.FreezeReplies()
-		defer r.link.Thaw()
-		alive, die := context.WithCancel(ctx)
-		died := make(chan error, 1)
-		go func() {
-			_, err := victim.TryLock(alive)
-			died <- err
-		}()
-		r.until("the request to arrive", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
-		r.link.Freeze() // sends nothing more
-		die()
-		err := <-died
-		check.Require(r, errors.Is(err, context.Canceled), "got %v", err)
-		other := r.elsewhere()
-		next := k.open(other, time.Minute)
-		check.Require(r, other.try(next) == nil, "the lock was not taken")
-		r.outlast("orders")
-		other.take(next)
-	})
 }
 
 // Corresponds to [TestWhatTimeRunsOutUnderIsDeleted]: a release that was sent in time
