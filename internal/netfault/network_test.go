@@ -229,6 +229,9 @@ func TestACutConnectionNeverHeals(t *testing.T) {
 		check.ErrorIs(t, err, errDead, "dialed")
 		w.Refuse(nil)
 		check.Must(w.Dial(t.Context(), "tcp", "127.0.0.1:1"))(t)
+		w.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errDead }
+		_, err = w.Dial(t.Context(), "tcp", "127.0.0.1:1")
+		check.ErrorIs(t, err, errDead, "a dialer that fails")
 	})
 }
 
