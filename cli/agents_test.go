@@ -420,7 +420,6 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 	}
 }
 
-// An agent that is interrupted stops in order, and the report names it.
 func TestAnInterruptedAgentIsNamed(t *testing.T) {
 	testtier.Long(t, "it runs a load by agents for seconds")
 	t.Parallel()
@@ -475,7 +474,6 @@ func TestTooFewAgents(t *testing.T) {
 	check.True(t, n == 1, "the late agent ran %d times: %s", n, late)
 }
 
-// A coordinator names the agent that refuses, and its reason.
 func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	t.Parallel()
 	r := newAgentRig(t, 0, nil)

@@ -72,7 +72,6 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 	}
 }
 
-// In a cluster the audit log has the node with the lock.
 func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})

@@ -235,7 +235,6 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	}
 }
 
-// A node of a cluster shows its own locks, and says that there are other nodes.
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
@@ -260,7 +259,6 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	term.quit()
 }
 
-// A lock that moves with its slot is held all the time.
 func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	testtier.Long(t, "slots of a cluster move")
 	t.Parallel()

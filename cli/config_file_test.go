@@ -133,7 +133,6 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 	checked(t, commands).prints(t, exitFine, "1 command\n")
 }
 
-// A screen does not start with keys that cannot work.
 func TestAScreenNamesAWrongKeyOfTheConfiguration(t *testing.T) {
 	configure(t, 0o600, "keys:", "  release: ctrl+x", "  copy: ctrl+x")
 	for _, args := range [][]string{nil, {"demo"}} {

@@ -196,7 +196,6 @@ func TestAPlainServerIsNoSentinel(t *testing.T) {
 	check.False(t, strings.Contains(o.errors, `\x20`), "%+v", o)
 }
 
-// A Redlock of one server is treated as a plain server.
 func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 	o := locktop(t, "list", "--csv", "--redlock", "redis://"+aLock(t))
 	check.True(t, strings.Contains(o.out, "lock:a,mutex,set-nx,") && strings.Contains(o.errors, "--redlock is given once"), "%+v", o)

@@ -208,7 +208,6 @@ var docNotCommands = []docExemption{
 	{`^(SET|DEL|HSET|ZADD|SADD|RPUSH|SETRANGE) `, "samples of formats; the tests of keyspace/formats run them"},
 }
 
-// Every fenced block with commands has the label sh, so that its commands are run.
 func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
 	used := map[string]bool{}
 	for _, page := range docPages(t) {
@@ -261,7 +260,6 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 	check.True(t, count != 0, "there is none")
 }
 
-// The examples in the help have commands, arguments and flags of locktop.
 func TestTheExamplesOfTheHelpExist(t *testing.T) {
 	t.Parallel()
 	root := Documentation()

@@ -323,7 +323,6 @@ func tellEach(t *testing.T, all []staged) {
 	}
 }
 
-// Each cause that a server can have is staged with real processes, and not only with frames.
 func TestEveryCauseIsStagedOnRealServers(t *testing.T) {
 	all := append(commonest(), variants()...)
 	for _, c := range incident.Causes() {

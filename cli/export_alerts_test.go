@@ -122,8 +122,6 @@ func anchorsOf(t *testing.T, page string) (all []string) {
 	return all
 }
 
-// Each link of the runbook and of the page of the exporter leads to a file and to a section
-// that exist.
 func TestTheLinksOfTheRunbookLeadSomewhere(t *testing.T) {
 	for _, page := range []string{runbook, exportPage} {
 		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(readText(t, page), -1) {
@@ -202,8 +200,7 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 	}
 }
 
-// Promtool finds no fault in the rules. Each alert fires in its failure, and none in a
-// clean hour.
+// Each alert fires in its failure, and none in a clean hour.
 func TestTheRulesPassPromtool(t *testing.T) {
 	t.Parallel()
 	needPrometheus(t, "promtool")

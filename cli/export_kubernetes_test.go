@@ -124,7 +124,6 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	}
 }
 
-// The image has the program of the manifest, and its user.
 func TestTheImageHasTheProgramOfTheManifest(t *testing.T) {
 	pod, _ := podOf(t)
 	image := readText(t, imageFile)

@@ -73,7 +73,6 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	return all, pages
 }
 
-// The table of the page lists exactly the metrics of a scrape, with their types and labels.
 func TestThePageListsTheMetrics(t *testing.T) {
 	testtier.Long(t, "it scrapes servers with every finding")
 	t.Parallel()
@@ -91,8 +90,6 @@ func TestThePageListsTheMetrics(t *testing.T) {
 	}
 }
 
-// The alerts and the dashboard use only metrics and labels of a scrape, and all metrics but
-// the version.
 func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 	testtier.Long(t, "it scrapes servers with every finding")
 	t.Parallel()
@@ -174,7 +171,6 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 	return names, labels
 }
 
-// Promtool, which knows the conventions for names, finds no fault in a scrape.
 func TestThePagePassesPromtool(t *testing.T) {
 	t.Parallel()
 	needPrometheus(t, "promtool")

@@ -55,7 +55,6 @@ func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
 	return s.asked
 }
 
-// However long an update waits for a server, the next one follows within --every.
 func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
 	for _, stall := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 8 * time.Minute} {
 		s := &pacedSource{waits: []time.Duration{0, stall}}
@@ -66,15 +65,13 @@ func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
 	}
 }
 
-// On a slow network an export still has one update per --every.
 func TestAnExportKeepsItsPaceOnASlowNetwork(t *testing.T) {
 	s := &pacedSource{waits: slices.Repeat([]time.Duration{800 * time.Millisecond}, 100)}
 	asked := pace(t, s, 60*time.Second-time.Millisecond)
 	check.True(t, len(asked) == 60, "%d updates within a minute, want 60", len(asked))
 }
 
-// Updates that take long take at most a twentieth of a core. A long pause of the machine
-// does not count as work for ever.
+// A long pause of the machine does not count as work for ever.
 func TestAnExportWorksForATwentiethOfTheTime(t *testing.T) {
 	s := &pacedSource{
 		waits: []time.Duration{0, 3 * time.Second},

@@ -65,7 +65,6 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	check.True(t, err == nil && len(n) == 2, "the segments are %v, %v", n, err)
 }
 
-// An exporter that cannot record serves its metrics, and one of them says so.
 func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()

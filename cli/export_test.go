@@ -120,7 +120,6 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 	e.exits(exitFine)
 }
 
-// A server that is down when the export starts may come later.
 func TestExportWaitsForATarget(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)

@@ -259,7 +259,6 @@ func plainError(said string) string {
 	return one.Error + one.Hint
 }
 
-// The command lines that inspect prints use TLS as inspect did.
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -87,8 +87,6 @@ func aLockOfEachType(t *testing.T, addr string) {
 	}
 }
 
-// The permissions that the documentation recommends are sufficient: no command
-// is refused.
 func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
@@ -102,8 +100,6 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	checkNothingRefused(t, addr)
 }
 
-// Each of the recommended permissions is used. Without an optional one, locktop
-// shows the rest and reports in one line what is missing.
 func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()

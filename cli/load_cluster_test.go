@@ -95,8 +95,6 @@ func moveSlot(ctx context.Context, rig *rigs.Cluster, slot int, to *rigs.Child) 
 	}
 }
 
-// A load on a cluster continues after a fault of the scenario has replaced a
-// master by a replica.
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	testtier.Long(t, "a cluster replaces a master under load")
 	t.Parallel()

@@ -147,7 +147,6 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 	}
 }
 
-// A run that shows less than it seems to does not exit with 0.
 // brieflyLoaded runs a load for 300 ms, and for longer while the machine is too busy for a
 // single hold in that time. The answer to a prompt is in.
 func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
@@ -209,8 +208,6 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 	}
 }
 
-// A load through Sentinels continues after a fault of the scenario has changed
-// the master.
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master under load")
 	t.Parallel()

@@ -68,7 +68,6 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	}
 }
 
-// An interrupt ends the wait.
 func TestAnInterruptEndsTheWaitForAServerThatLoads(t *testing.T) {
 	testtier.Long(t, "a server loads for seconds")
 	t.Parallel()

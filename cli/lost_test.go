@@ -28,8 +28,6 @@ func manyKeys(t *testing.T, addr string) {
 	check.Require(t, n >= most/5, "there are only %d keys", n)
 }
 
-// A server dies during a scan. list shows what was found and says that it is
-// not complete.
 func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 	testtier.Long(t, "every command loses its server")
 	t.Parallel()
@@ -87,7 +85,6 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 	}
 }
 
-// The locks found on a server before it died are shown.
 func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	testtier.Long(t, "servers die under every command")
 	t.Parallel()

@@ -12,8 +12,6 @@ import (
 	"locktop/lock"
 )
 
-// The inspector reads the locks of package lock like those of any other
-// library.
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	t.Parallel()
 	rdb := clientTo(t, server.ForTest(t).Addr())

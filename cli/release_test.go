@@ -62,7 +62,6 @@ func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
 	check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")
 }
 
-// The printed command has the same effect as release.
 func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	const key = "lock:it's \"a\"\x01"
@@ -75,7 +74,6 @@ func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	check.True(t, got == "0", "sent again it answers %q", got)
 }
 
-// If the audit log cannot be written, nothing is done.
 func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	addr := aLock(t)
 	for name, spoil := range map[string]func(path string) error{

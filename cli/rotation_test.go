@@ -94,7 +94,6 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	check.True(t, len(places) == 0, "the password is in %v", places)
 }
 
-// A password from a file works on every topology, for readers and for a load.
 func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")

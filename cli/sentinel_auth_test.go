@@ -129,7 +129,6 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	})
 }
 
-// The documented permissions are enough for a user of the Sentinels.
 func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 	master := server.ForTest(t)
 	send(t, master.Addr(), "SET", "lock:a", token, "PX", "600000")

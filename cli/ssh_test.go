@@ -177,7 +177,6 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 	check.True(t, err != nil, "ssh ran a command of --ssh")
 }
 
-// After SIGKILL nothing of locktop is left, not even the processes of ssh.
 func TestNoSSHOutlivesLocktop(t *testing.T) {
 	testtier.Long(t, "it starts sshd and kills every client of it")
 	folder := hops(t)

@@ -23,8 +23,7 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// On a server with the locks of all libraries and all samples, each lock is
-// listed once, with the right format, and no companion key is listed.
+// Each lock is listed once, with the right format, and no companion key is listed.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	testtier.Long(t, "it follows the locks of all libraries for seconds")
 	t.Parallel()

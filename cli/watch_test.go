@@ -305,8 +305,6 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	}
 }
 
-// TestASentenceTellsWhatTheScreenDoes checks that a sentence contains the mode,
-// the count, the waiters, the fence and the findings.
 func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 31, 7, 0, time.Local)
 	l := keyspace.Lock{

@@ -328,7 +328,6 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	check.True(t, cmd.ProcessState.ExitCode() == exitFailure, "it ends with %v", cmd.ProcessState)
 }
 
-// While MONITOR runs, no list of processes shows the password.
 func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -374,7 +373,6 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	check.True(t, got.Known == byCoincidence && len(got.Processes) == 1 && got.Processes[0].Addr == from, "it is %+v, want %s", got, from)
 }
 
-// The password of the child is not in its arguments, which others can read.
 func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

@@ -208,7 +208,6 @@ func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 	})
 }
 
-// The header of a production server names it from 66 columns on.
 func TestTheHeaderOfAProductionServerNamesIt(t *testing.T) {
 	w, _ := writeConfig()
 	w.Production, w.Title = true, "redis.prod:6379"

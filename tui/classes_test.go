@@ -47,7 +47,6 @@ func TestLocksAreShownByClass(t *testing.T) {
 	})
 }
 
-// The classes sort by their own columns, and the locks by theirs.
 func TestClassesHaveAnOrderOfTheirOwn(t *testing.T) {
 	w, _ := contended()
 	w.Memory = &fakeMemory{}

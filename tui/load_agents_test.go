@@ -177,7 +177,6 @@ func TestWhatAgentsCannotRunIsRefusedInOneLine(t *testing.T) {
 	})
 }
 
-// TestManyAgentsFitThePage checks that an agent that needs attention is always shown.
 func TestManyAgentsFitThePage(t *testing.T) {
 	w, g := agentsConfig(testConfig())
 	for i := 4; i < 300; i++ {

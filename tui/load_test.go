@@ -26,8 +26,7 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 	})
 }
 
-// TestTheCurrentSecondIsNotDrawn checks that the present second, which is
-// not complete, is not drawn. It would look like a collapse.
+// The present second is not complete: it would look like a collapse.
 func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
 	got := rate(m)
@@ -187,7 +186,6 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	}
 }
 
-// The form says in words and with the names of its fields why it does not take a value.
 func TestTheFormRefusesAValueInWords(t *testing.T) {
 	permits := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.Semaphore}}.WithDefaults()
 	several := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.All}, Keys: loadgen.Keys{N: 5}}.WithDefaults()
@@ -292,9 +290,7 @@ func TestADigitLeavesEveryDialog(t *testing.T) {
 	})
 }
 
-// TestOverlapsOfTheLoadAreOnTheTimeline checks that the reports of the clients
-// are drawn to the microsecond, although the server's clock may differ from
-// ours.
+// The reports of the clients are drawn to the microsecond, although the server's clock may differ from ours.
 func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 	w, g := loadConfig()
 	v := w.Source.(*fakeServer)
@@ -364,8 +360,7 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 	})
 }
 
-// TestAFaultOfAnEarlierRunDoesNotMarkTheNext covers a crash, which has no end
-// of its own.
+// A crash has no end of its own.
 func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
@@ -384,8 +379,6 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	})
 }
 
-// TestMovingInAMenuStartsNothing checks that j and k only move, as everywhere
-// else.
 func TestMovingInAMenuStartsNothing(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
@@ -396,8 +389,6 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 	})
 }
 
-// TestTheFooterOmitsKeysWithoutATarget checks that the Nodes page does not
-// offer to take servers down if none can be taken down.
 func TestTheFooterOmitsKeysWithoutATarget(t *testing.T) {
 	plain, _ := writeConfig()
 	drive(t, plain, func(d *driver) {
@@ -409,8 +400,7 @@ func TestTheFooterOmitsKeysWithoutATarget(t *testing.T) {
 	drive(t, plain, func(d *driver) { d.press("3").wantNot("s start/stop", "f fault") })
 }
 
-// TestAShortRunFillsTheChart checks that a second of a run of 10 s has several
-// columns, with a mark where a fault began.
+// A second of a run of 10 s has several columns, with a mark where a fault began.
 func TestAShortRunFillsTheChart(t *testing.T) {
 	w, g := played()
 	s := g.Scenario()
@@ -435,8 +425,7 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 	})
 }
 
-// TestALoadErrorIsShownCompletely covers a long error, whose reason is the server's
-// reply at the end.
+// The reason is the server's reply at the end of a long error.
 func TestALoadErrorIsShownCompletely(t *testing.T) {
 	w, g := played()
 	g.m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
@@ -473,8 +462,7 @@ func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })
 }
 
-// TestAStoredTokenIsNoHolder covers the end of a run of a historic form: its key stays, with a
-// token that is the same for all clients.
+// After a run of a historic form its key stays, with a token that is the same for all clients.
 func TestAStoredTokenIsNoHolder(t *testing.T) {
 	w, g := played()
 	s := g.Scenario()

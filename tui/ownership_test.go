@@ -15,8 +15,6 @@ import (
 	"locktop/keyspace"
 )
 
-// The page of a lock shows the other locks of its holder, and the locks that
-// the holder waits for.
 func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Count: 1}
 	ship := keyspace.Holder{ID: "8743c9c0:7", Count: 1}
@@ -47,8 +45,7 @@ func forAnHour(locks []keyspace.Lock) []keyspace.Lock {
 	return locks
 }
 
-// A filter for an owner shows the locks that it holds and those that it waits
-// for. :sort owner puts the locks of each owner together.
+// A filter for an owner shows the locks that it holds and those that it waits for.
 func TestTheFilterFindsLocksByTheirWaiters(t *testing.T) {
 	w := testConfig()
 	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Count: 1}} }
@@ -127,7 +124,6 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 	})
 }
 
-// An owner's heading tells no names under privacy.
 func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
 	w := testConfig()
 	locks := []keyspace.Lock{
@@ -167,7 +163,6 @@ func TestAViewModelBringsTheOwnershipsThatTheFrameShows(t *testing.T) {
 	}
 }
 
-// The locks of an owner that are taken over from the view model before are those of a new search.
 func TestOwnershipsOfChangesAreThoseOfAllLocks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	locks := make(map[int]*keyspace.Lock)

@@ -70,7 +70,6 @@ func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
 	})
 }
 
-// A screen that only reads does not offer the key that acts.
 func TestTheFooterOffersOnlyWhatTheSessionMayDo(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) { d.size(200, 30).want("y copy").wantNot("x act") })
 	w, _ := writeConfig()

@@ -54,8 +54,7 @@ func TestSnoozeWithoutAFindingIsRejected(t *testing.T) {
 	})
 }
 
-// TestTheWorstFindingIsSelectedUntilTheUserMoves covers findings that arrive
-// one after another during a scan.
+// Findings arrive one after another during a scan.
 func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 	v := sampleServer()
 	late := mutex("lock:late", "x", time.Hour)

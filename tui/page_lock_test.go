@@ -71,7 +71,6 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 	})
 }
 
-// HOLDS of a semaphore are its permits.
 func TestASemaphoreShowsItsPermits(t *testing.T) {
 	l := mutex("pool", "web-1", time.Minute)
 	l.Kind, l.Limit = keyspace.Semaphore, 3

@@ -309,7 +309,6 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 	})
 }
 
-// A lock whose deadline is over is not shown as held.
 func TestALockAfterItsDeadlineIsExpired(t *testing.T) {
 	v := &fakeServer{}
 	drive(t, Config{Source: v}, func(d *driver) {

@@ -70,7 +70,6 @@ func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
 	})
 }
 
-// While no server answers, the page does not show old states as if they were new.
 func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {

@@ -8,7 +8,6 @@ import (
 	"locktop/keyspace/recording"
 )
 
-// A recording without tokens has no command that could ever act.
 func TestARecordingWithoutTokensOffersNoCommand(t *testing.T) {
 	v := sampleServer()
 	snap, _ := v.Snapshot(t.Context())

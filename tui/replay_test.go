@@ -70,8 +70,6 @@ func busyDay(d *driver, v *fakeServer) {
 	}
 }
 
-// TestAReplayShowsTheFramesOfTheLiveRun compares complete screens with their
-// colours, on every page, at several times.
 func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 	r := recorded(t)
 	frames := func(w Config, between func(d *driver)) []string {

@@ -123,8 +123,7 @@ func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
 	}
 }
 
-// TestAPanicRestoresTheTerminalFirst runs itself as another process, because
-// bubbletea prints panics to stdout.
+// The test runs itself as another process, because bubbletea prints panics to stdout.
 func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	if os.Getenv("LOCKTOP_TEST_PANIC") != "" {
 		in, _ := io.Pipe()

@@ -156,8 +156,7 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 	}
 }
 
-// TestASceneIsUnderstoodInASmallWindow checks that a window of 80×24 shows the
-// first sentence of the caption, all of what to watch, and the verdict.
+// A window of 80×24 shows the first sentence of the caption, all of what to watch, and the verdict.
 func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 	for i, s := range scenarios.All() {
 		if i%testtier.Size(4, 1, 1) > 0 {
@@ -201,8 +200,7 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 	})
 }
 
-// TestTheMenuOfScenesFitsASmallWindow checks that the whole caption of each scene is in the menu,
-// and that the menu says which part of the scenes it shows.
+// The menu has the whole caption of each scene, and says which part of the scenes it shows.
 func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 	w := testConfig()
 	w.Scenes = scenarios.All()

@@ -7,7 +7,6 @@ import (
 	"locktop/keyspace"
 )
 
-// e on the page of a lock tells what happened to it, from the events of the screen.
 func TestThePageOfALockTellsItsStory(t *testing.T) {
 	held := mutex("a", "worker-7", time.Minute)
 	held.Holders[0].DisconnectedAt = before(5 * time.Second)
