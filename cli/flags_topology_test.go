@@ -55,32 +55,6 @@ func nodesUp(d render.Document) string {
 	return strings.Join(all, " ")
 }
 
-func TestAClusterIsShownWhole(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
-	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
-	rdb := clusterClient(t, rig)
-	for i := range 60 {
-		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
-	}
-	doc, said := listedOn(t, "--cluster", "-u", "redis://"+rig.Addrs()[1])
-	check.True(t, len(doc.Locks) == 60 && doc.Complete && doc.Server.Mode == "cluster" && len(doc.Nodes) == 3 && said == "",
-		"%d locks on %+v, complete %v, in a %s; %s", len(doc.Locks), doc.Nodes, doc.Complete, doc.Server.Mode, said)
-	share := doc.Nodes[2].Locks
-	check.Require(t, share != 0 && share != 60, "the last node has %d of 60 locks", share)
-
-	gone := rig.Node(doc.Nodes[2].Addr)
-	check.NoError(t, gone.Kill())
-	seed := rig.Addrs()[0]
-	if seed == gone.Addr() {
-		seed = rig.Addrs()[1]
-	}
-	doc, said = listedWith(t, exitFailure, "--cluster", "-u", "redis://"+seed)
-	check.True(t, len(doc.Locks) == 60-share && !doc.Complete && len(doc.Nodes) == 3 && len(strings.Fields(nodesUp(doc))) == 2,
-		"with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
-	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, gone.Addr()+" is missing"), "it says %q", said)
-}
-
 func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
 	t.Parallel()
 	locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr()).fails(t, exitUsage, "no part of a cluster")
