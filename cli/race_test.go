@@ -23,7 +23,6 @@ import (
 // taker acquires a lock again and again, each time with another token, and
 // returns the tokens that other clients removed, as digests.
 func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[string]bool, err error) {
-	const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 	robbed = make(map[string]bool)
 	for n := 0; ctx.Err() == nil; n++ {
 		token := fmt.Sprintf("5f0c9a4e-2d3b-4c8a-9e1f-%012x", rand.Uint64N(1<<48))
@@ -31,7 +30,7 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 			return nil, fmt.Errorf("a lock that nobody else takes is taken: %w", err)
 		}
 		time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
-		mine, err := rdb.Eval(context.Background(), release, []string{key}, token).Int()
+		mine, err := freeIfMine.Run(context.Background(), rdb, []string{key}, token).Int()
 		if err != nil {
 			return nil, err
 		}
