@@ -57,6 +57,7 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 		send(t, srv.Addr(), "SET", "lock:a", token, "PX", "60000")
 		s := spawnIn(t, append([]string{"PATH=" + os.Getenv("PATH"), "XDG_STATE_HOME=" + state}, tt.env...), "release", "lock:a", "--write", "--yes", "-u", tt.url)
 		s.exits(exitFine)
+		check.True(t, s.out.String() == "lock:a is released\n" && value(t, srv.Addr(), "lock:a") == "", "it says %s", s.out)
 		tt.who.UID = uid
 		tt.who.Host, _ = os.Hostname()
 		name, err := exec.Command("id", "-un").Output()
@@ -65,10 +66,12 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 		}
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
 		check.Require(t, len(lines) == 2, "%d lines", len(lines))
-		for _, line := range lines {
-			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}),
+		for i, line := range lines {
+			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}) && line.Key == "lock:a" &&
+				line.Outcome == []keyspace.Outcome{keyspace.Intended, keyspace.Done}[i] && line.ID == lines[0].ID,
 				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
+		check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")
 	}
 }
 

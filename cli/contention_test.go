@@ -28,14 +28,6 @@ type loadEvent struct {
 	Owner string
 }
 
-// eventsIn reads the events of a load.
-func eventsIn(t *testing.T, file string) []loadEvent {
-	t.Helper()
-	all := decodedLines[loadEvent](t, readText(t, file))
-	slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
-	return all
-}
-
 // truthOf returns how long each client of a load waited for each holder, within a span. A hold is
 // to blame up to the next one.
 func truthOf(events []loadEvent, from, until time.Time) map[blocked]time.Duration {
@@ -143,7 +135,9 @@ func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEven
 	return func() []loadEvent {
 		load.stop()
 		load.exits(t, exitInterrupted)
-		return eventsIn(t, file)
+		all := decodedLines[loadEvent](t, readText(t, file))
+		slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
+		return all
 	}
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"locktop/internal/check"
 	"locktop/internal/shell"
@@ -83,7 +81,8 @@ func bare(command string) string {
 // quotes, or alone in a comment. An alert adds the flags of its target by a template.
 var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/usr/local/bin/)?locktop [a-z]+ [-/A-Z][^`\n]*|locktop [a-z]+(?:`|\\{\\{)|sed [^`\n]*)")
 
-// contribCommands returns the commands of the files in contrib, each as a block of its own.
+// contribCommands returns the commands of the files in contrib, each as a block of its own, and that of the container
+// in the manifest for Kubernetes.
 func contribCommands(t *testing.T) (all []docBlock) {
 	t.Helper()
 	files := check.Must(filepath.Glob("../contrib/*/*"))(t)
@@ -102,36 +101,18 @@ func contribCommands(t *testing.T) (all []docBlock) {
 			all = append(all, docBlock{file, 1 + strings.Count(text[:at[2]], "\n"), []string{command}})
 		}
 	}
-	return append(all, manifestCommand(t))
-}
-
-// manifestCommand returns the command of the container in the manifest for Kubernetes.
-func manifestCommand(t *testing.T) docBlock {
-	t.Helper()
 	text := readText(t, manifestFile)
-	decoder := yaml.NewDecoder(strings.NewReader(text))
-	for {
-		var object any
-		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
-			t.Fatalf("%s has no Deployment", manifestFile)
-		} else if err != nil {
-			t.Fatal(err)
+	container := at(objectsOf(t, text)["apps/v1 Deployment"], "spec.template.spec.containers.0")
+	var words []string
+	for _, key := range []string{"command", "args"} {
+		for _, word := range at(container, key).([]any) {
+			words = append(words, word.(string))
 		}
-		container := at(object, "spec.template.spec.containers.0")
-		if container == nil {
-			continue
-		}
-		var words []string
-		for _, key := range []string{"command", "args"} {
-			for _, word := range at(container, key).([]any) {
-				words = append(words, word.(string))
-			}
-		}
-		line, ok := shell.Line(words...)
-		check.Require(t, ok, "%q cannot be written for a shell", words)
-		before, _, _ := strings.Cut(text, "command:")
-		return docBlock{strings.TrimPrefix(manifestFile, "../"), 1 + strings.Count(before, "\n"), []string{line}}
 	}
+	line, ok := shell.Line(words...)
+	check.Require(t, ok, "%q cannot be written for a shell", words)
+	before, _, _ := strings.Cut(text, "command:")
+	return append(all, docBlock{strings.TrimPrefix(manifestFile, "../"), 1 + strings.Count(before, "\n"), []string{line}})
 }
 
 // docExemption is a command that no test runs, and why.

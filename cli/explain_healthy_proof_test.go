@@ -174,7 +174,8 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 			defer func() { <-room }()
 			s := on(t)
 			s.handOver(n, 200*time.Millisecond, take(s))
-			s.recordedEnd()
+			now := time.Now()
+			recordedUntil(s.T, s.file, "a later frame", func(snap keyspace.Snapshot) bool { return snap.At.After(now) })
 			holds := s.healthy()
 			told.Add(int64(holds))
 			t.Logf("%d of %d holds", holds, n)
@@ -246,11 +247,4 @@ func movingScene(t *testing.T) *scene {
 	}()
 	t.Cleanup(func() { <-moved })
 	return s
-}
-
-// recordedEnd waits until the recording has a frame that is later than now.
-func (s *scene) recordedEnd() {
-	s.Helper()
-	now := time.Now()
-	recordedUntil(s.T, s.file, "a later frame", func(snap keyspace.Snapshot) bool { return snap.At.After(now) })
 }

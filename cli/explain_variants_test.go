@@ -79,21 +79,6 @@ func (s *scene) usually(n int, hold time.Duration) {
 	}
 }
 
-// pollFair lets a thread of Redisson wait for the fair lock. It looks once in a while only, and
-// then holds the lock for a moment, n times.
-func (s *scene) pollFair(id, n int, every, hold time.Duration) {
-	o := fairOwner{s.rdb, thread(id)}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for range n {
-		for !o.try(s.Context(), sceneKey) {
-			<-tick.C
-		}
-		<-time.After(hold)
-		s.unlocked()
-	}
-}
-
 // behind cuts the replicas of a master off: they miss what is written from now on.
 func behind(t *testing.T, master *server.Child, replicas ...*server.Child) {
 	t.Helper()
@@ -268,7 +253,10 @@ func variants() []staged {
 		}},
 		{incident.TTLTooShort, "four in a row, without names", "is too short", nil, func(s *scene) {
 			for range 4 {
-				s.holdPolling(1500 * time.Millisecond)
+				within(s.T, longestWait, func() bool {
+					return s.rdb.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), 1500*time.Millisecond).Val()
+				})
+				s.recorded("the lock", hasHolder)
 			}
 		}},
 		{incident.TTLTooShort, "our lock without renewals", "is too short", nil, func(s *scene) {
@@ -386,13 +374,6 @@ func (s *scene) process(signal syscall.Signal) {
 	load.signal(signal)
 }
 
-// holdPolling acquires the lock as soon as it is free, and does not release it.
-func (s *scene) holdPolling(ttl time.Duration) {
-	s.Helper()
-	within(s.T, longestWait, func() bool { return s.rdb.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Val() })
-	s.recorded("the lock", hasHolder)
-}
-
 // pollers lets a client hold the lock while another one looks seldom.
 func (s *scene) pollers(every time.Duration, n int) {
 	s.Helper()
@@ -400,7 +381,14 @@ func (s *scene) pollers(every time.Duration, n int) {
 		o := fairOwner{s.rdb, thread(1)}
 		within(s.T, longestWait, func() bool { return o.try(s.Context(), sceneKey) })
 		polls := make(chan struct{})
-		go func() { defer close(polls); s.pollFair(2, 1, every, time.Second) }()
+		go func() {
+			defer close(polls)
+			for next := (fairOwner{s.rdb, thread(2)}); !next.try(s.Context(), sceneKey); {
+				<-time.After(every)
+			}
+			<-time.After(time.Second)
+			s.unlocked()
+		}()
 		s.recorded("a waiter", isWaitedFor)
 		s.unlocked()
 		<-polls

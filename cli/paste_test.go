@@ -61,6 +61,9 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
+		if len(s.servers) == 1 {
+			keys = append(keys, hostileKeys...)
+		}
 		for _, key := range keys {
 			for _, way := range []string{"locktop", "redis-cli"} {
 				s.set(t, key)
@@ -69,20 +72,6 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
-	testtier.Long(t, "it starts a shell for each of many keys")
-	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	s := topology{servers: []string{addr}, stranger: clientTo(t, addr)}
-	for _, key := range hostileKeys {
-		for _, way := range []string{"locktop", "redis-cli"} {
-			s.set(t, key)
-			pasted(t, printedLine(t, way, key, "-u", "redis://"+addr))
-			s.wantGone(t, key)
-		}
-	}
 }
 
 // redlock reports whether each server has a copy of a lock.

@@ -51,17 +51,6 @@ func value(t *testing.T, addr, key string) string {
 	return v
 }
 
-func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
-	addr := aLock(t)
-	got := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
-	check.True(t, got.code == exitFine && got.out == "lock:a is released\n" && value(t, addr, "lock:a") == "", "%+v", got)
-	lines := audited(t)
-	if len(lines) != 2 || lines[0].Outcome != "intended" || lines[1].Outcome != "done" || lines[0].ID != lines[1].ID || lines[0].Key != "lock:a" {
-		t.Errorf("written down: %+v", lines)
-	}
-	check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")
-}
-
 func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	const key = "lock:it's \"a\"\x01"

@@ -59,15 +59,9 @@ func aCluster(t *testing.T) topology {
 	for _, argv := range oneOfEachType() {
 		check.NoError(t, rdb.Do(t.Context(), argv...).Err())
 	}
-	moveHalf(t, rig, rdb, "lock:a")
-	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
-}
-
-// moveHalf starts the migration of the slot of a key, and moves the key.
-func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key string) {
-	t.Helper()
-	slot := int(rdb.ClusterKeySlot(t.Context(), key).Val())
+	slot := int(rdb.ClusterKeySlot(t.Context(), "lock:a").Val())
 	rig.HalfMigrationForTest(t, slot, another(rig, slot), 1)
+	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
 }
 
 func behindSentinels(t *testing.T) topology {
