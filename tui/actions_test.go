@@ -91,7 +91,7 @@ func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
 	for keys, want := range map[string]string{"c": "web-2", "a": "web-1 web-2", "b": "web-1"} {
 		w, fake := writeConfig()
 		executor := &holderExecutor{fakeExecutor: fake}
-		w.Executor, w.Source = executor, &fakeServer{locks: []keyspace.Lock{gpu}}
+		w.Executor, w.Source = executor, holding(gpu)
 		drive(t, w, func(d *driver) {
 			d.press("x").want("end one hold or all 2").press("r").want("release which hold of gpu:0", "hold 1", "web-1 · held", "hold 2", "web-2 · ")
 			d.press(keys)
@@ -155,6 +155,42 @@ func TestActions(t *testing.T) {
 			d.press("+").want("(in 43.2 s), 30 s later").press("-", "-", "-").want("(in 18.2 s), 5 s later").press("+", "y").want("extended lock:orders:4711")
 			b.want(d.t, "extend lock:orders:4711 23.25s")
 		},
+		"a lock of a format without actions cannot be changed": func(d *driver, _ *fakeExecutor) {
+			d.press("j", "j", "x", "r").want("cannot be changed from outside")
+		},
+		"a menu handles the mouse": func(d *driver, _ *fakeExecutor) {
+			for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
+				d.size(size[0], size[1]).press("home", "j", "x", "up", "down")
+				d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
+				d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
+				for y, line := range strings.Split(d.screen(), "\n") {
+					if strings.Contains(line, "extend it") {
+						d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
+						break
+					}
+				}
+				d.settle()
+				_, asked := d.app.dialog.(*confirmDialog)
+				check.True(d.t, asked, "%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
+				d.press("esc")
+			}
+		},
+		"the copy menu shows the command": func(d *driver, _ *fakeExecutor) {
+			d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
+			command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
+			for _, part := range widget.Chunk(command, 80-margin-1) {
+				d.want(strings.TrimSpace(part))
+			}
+			longScript(&d.app.config)
+			d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
+			d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
+		},
+		"a lock that has changed is left as it is": func(d *driver, b *fakeExecutor) {
+			b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
+			d.press("x", "r", "y").want("nothing was changed", "now held by cron-3")
+			b.err = errors.New("audit log: disk full\x1b[2J")
+			d.press("x", "r", "y").want(`disk full\x1b[2J`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, b := writeConfig()
@@ -181,21 +217,6 @@ func TestTheQuestionNamesFiveOfManyLocks(t *testing.T) {
 	})
 }
 
-func TestALockOfAFormatWithoutActionsCannotBeChanged(t *testing.T) {
-	w, _ := writeConfig()
-	drive(t, w, func(d *driver) { d.press("j", "j", "x", "r").want("cannot be changed from outside") })
-}
-
-func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
-	w, b := writeConfig()
-	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
-	drive(t, w, func(d *driver) {
-		d.press("x", "r", "y").want("nothing was changed", "now held by cron-3")
-		b.err = errors.New("audit log: disk full\x1b[2J")
-		d.press("x", "r", "y").want(`disk full\x1b[2J`)
-	})
-}
-
 func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 	w, b := writeConfig()
 	w.Production = true
@@ -205,18 +226,6 @@ func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 		b.want(t)
 		d.press("x", "r").enter("job:nightly").press("enter", "y")
 		b.want(t, "release job:nightly")
-	})
-}
-
-func TestTheHeaderOfAProductionServerNamesIt(t *testing.T) {
-	w, _ := writeConfig()
-	w.Production, w.Title = true, "redis.prod:6379"
-	drive(t, w, func(d *driver) {
-		for width := 66; width <= 200; width += 2 {
-			d.size(width, 30)
-			head, _, _ := strings.Cut(d.screen(), "\n")
-			check.True(t, strings.Contains(head, "redis.p") && strings.Contains(head, "PRODUCTION"), "%d columns: %s", width, head)
-		}
 	})
 }
 
@@ -274,41 +283,6 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 			}
 			d.want("it is logged").press("up", "down", "esc").want("nothing was changed").press("esc")
 			b.want(t)
-		}
-	})
-}
-
-func TestTheCopyMenuShowsTheCommand(t *testing.T) {
-	w, _ := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
-		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
-		for _, part := range widget.Chunk(command, 80-margin-1) {
-			d.want(strings.TrimSpace(part))
-		}
-		longScript(&w)
-		d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
-		d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
-	})
-}
-
-func TestAMenuHandlesTheMouse(t *testing.T) {
-	w, _ := writeConfig()
-	drive(t, w, func(d *driver) {
-		for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
-			d.size(size[0], size[1]).press("home", "j", "x", "up", "down")
-			d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
-			d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
-			for y, line := range strings.Split(d.screen(), "\n") {
-				if strings.Contains(line, "extend it") {
-					d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
-					break
-				}
-			}
-			d.settle()
-			_, asked := d.app.dialog.(*confirmDialog)
-			check.True(t, asked, "%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
-			d.press("esc")
 		}
 	})
 }

@@ -25,7 +25,7 @@ func contended() (Config, *fakeServer) {
 	orders.Waiters = []keyspace.Waiter{{ID: "ship-1"}, {ID: "ship-2"}}
 	second := mutex("orders:2", "pay-2", time.Hour)
 	second.Waiters = []keyspace.Waiter{{ID: "ship-3"}}
-	v := &fakeServer{locks: []keyspace.Lock{quiet, mutex("job:2", "cron", time.Hour), second, orders}}
+	v := holding(quiet, mutex("job:2", "cron", time.Hour), second, orders)
 	w.Source = v
 	return w, v
 }

@@ -335,6 +335,9 @@ type fakeServer struct {
 	edit func(*keyspace.Snapshot) // changes each snapshot; may be nil
 }
 
+// holding returns a server with locks.
+func holding(locks ...keyspace.Lock) *fakeServer { return &fakeServer{locks: locks} }
+
 func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	v.looks++
 	v.inUse++
@@ -430,7 +433,7 @@ func sampleServer() *fakeServer {
 	queue.Format, queue.Kind, queue.Holders = "redisson-fair", keyspace.Fair, nil
 	queue.Waiters = []keyspace.Waiter{{ID: "mailer-3", Since: before(4 * time.Second)}}
 	long := mutex("cache:rebuild:products:category:outdoor:tents:lightweight:4711", "worker-12.eu-west-1.example:9913", 90*time.Second)
-	return &fakeServer{locks: []keyspace.Lock{long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide}}
+	return holding(long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide)
 }
 
 // fakeLoad is a load that only returns what the test sets.

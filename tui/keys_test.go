@@ -223,7 +223,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 	}
 }
 
-func TestKeysAndDialogs(t *testing.T) {
+func TestTheSampleScreen(t *testing.T) {
 	for name, play := range map[string]func(d *driver){
 		"letters that arrive together are pressed one by one": func(d *driver) {
 			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
@@ -278,6 +278,79 @@ func TestKeysAndDialogs(t *testing.T) {
 			d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
 			d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
 			d.press("/", "up").wantNot("page load").press("esc")
+		},
+		"privacy hides all names": func(d *driver) {
+			for _, page := range []string{"1", "2", "5", "6"} {
+				d.press(page, "/").enter("nightly").press("enter")
+			}
+			d.press("p").size(160, 45)
+			for _, page := range []string{"1", "2", "5", "6"} {
+				d.press(page).want("/(hidden)").wantNot("nightly").press("esc")
+			}
+			for _, keys := range [][]string{{"1", "w"}, {"enter"}, {"2"}, {"4"}, {"5"}, {"6"}} {
+				d.press(keys...)
+				d.app.notice = notice{}
+				d.wantNot("4711", "pay-7", "nightly", "cron-2", "api-", "catalog", "東京", "worker", "mail", "6379", "8743c9c0")
+			}
+		},
+		// The smallest windows show one line for each lock, which is selected, and which has a finding.
+		"a small window shows selection and findings": func(d *driver) {
+			d.size(40, 10).want("▌▲ job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER").press("j").want(" ▲ job:nightly", "▌● lock:orders")
+			d.size(20, 6).want("never").size(1, 1).press("k")
+			check.True(d.t, d.screen() == "▲", "one cell shows %q", d.screen())
+		},
+		// A click on a key of the last line presses it. A message there only goes away.
+		"the keys of the last line take clicks": func(d *driver) {
+			d.click("/ filter").want("8 of 8").press("esc").press("1").click("? help").want("any other key closes").press("esc")
+			d.press("1").click("Enter open").want("newest first").press("esc")
+			d.press("K").want("K does nothing").click("K does nothing").wantNot("K does nothing").want("? help")
+		},
+		// A snoozed finding does not count in the header or in the order of the locks.
+		// It stays in the list with the time when the snooze ends, and then counts
+		// again.
+		"a snoozed finding is hidden until the snooze ends": func(d *driver) {
+			first := func() string { return d.rows()[0] }
+			d.want("2 findings")
+			check.Require(d.t, strings.Contains(first(), "job:nightly"), "the first lock is %q", first())
+			d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
+			d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed").press("z").want("0 findings", "2 snoozed")
+			d.press("1").want("no findings", "2 snoozed")
+			line := first()
+			check.True(d.t, !strings.Contains(line, "job:nightly") && !strings.Contains(line, "▲"), "the first lock is still %q", line)
+			d.press("5", "home", "z").want("1 snoozed", "1 finding ").press("home", "z").want("2 snoozed")
+			d.press(":").enter("snooze 2s").press("enter").want("z snoozes for 2 s")
+			d.press("home", "z", "home", "z").wait(3*time.Second).want("▲ 1 critical", "1 snoozed")
+			time.Sleep(time.Hour - time.Minute) // the screen takes no snapshots
+			d.wait(time.Minute).want("job:nightly").wantNot("snoozed")
+		},
+		"the locks with findings can be filtered": func(d *driver) {
+			d.press("/").enter("finding").want("1 of 8", "job:nightly").wantNot("rw:catalog")
+			d.press("ctrl+u").enter("!finding").want("7 of 8").press("ctrl+u").enter("never-exp").want("1 of 8")
+		},
+		"a paused page says that the stored value is newer": func(d *driver) {
+			d.size(100, 60).press("j", "enter", " ").wait(5*time.Second).want("stored as", " s later ─").press(" ").wait(time.Second).want(" s ago ─")
+		},
+		"a wide window shows the lock beside the table": func(d *driver) {
+			d.size(160, 55).wait(2*tickInterval).wantLine("▌", "job:nightly", "── now ──")
+			d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
+			d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
+		},
+		"the lock page shows the safe command": func(d *driver) {
+			d.size(100, 60).press("j", "enter")
+			d.wantOrder("to release it safely", "redis-cli", "return 1", "lock:orders:4711")
+			d.press("esc", "j", "enter") // this format has no actions
+			d.wantNot("redis-cli")
+		},
+		"the selection moves on when it is filtered out": func(d *driver) {
+			d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
+		},
+		"the filter line can be edited": func(d *driver) {
+			d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
+			d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
+			d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
+		},
+		"a lock that a filter found stays selected": func(d *driver) {
+			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })

@@ -12,20 +12,6 @@ import (
 	"locktop/loadgen/scenarios"
 )
 
-func TestOverlapsAreAnAlarmInWords(t *testing.T) {
-	w, g := loadConfig()
-	drive(t, w, func(d *driver) {
-		d.press("3").want("✓ 0 overlaps: mutual exclusion held", "✓ no overlaps")
-		g.change(func(m *loadgen.Metrics) {
-			m.Violations.Overlap.Count, m.Violations.Overlap.Longest = 3, 12*time.Millisecond
-		})
-		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
-		check.True(t, strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS"), "overlaps are not drawn as an alarm")
-		g.change(func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 })
-		d.wait(2*tickInterval).want("1 OVERLAP,").size(50, 10).want("1 OVERLAP,")
-	})
-}
-
 // The present second is not complete: it would look like a collapse.
 func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
@@ -225,19 +211,6 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 	}
 }
 
-func TestAFaultHitsTheChosenClient(t *testing.T) {
-	w, g := loadConfig()
-	drive(t, w, func(d *driver) {
-		d.press("3", "f").want("Target: a client at random", "three leases").press("z").want("fault injected: freeze")
-		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("Target: client-2").press("c").want("fault injected: crash")
-		if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
-			t.Errorf("struck: %+v", got)
-		}
-		d.press("f").wantNot("node-down", "node-restart-empty").press("esc")
-		d.press("s").wait(tickInterval).press("f").want("the clients are not running").wantNot("Inject a fault")
-	})
-}
-
 func TestTheMenuOfTheDemoStartsScenes(t *testing.T) {
 	w, _ := loadConfig()
 	for _, name := range []string{"hot-key", "freeze", "crash"} {
@@ -360,25 +333,6 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 	})
 }
 
-// A crash has no end of its own.
-func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
-	w, g := played()
-	drive(t, w, func(d *driver) {
-		g.addEvents(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))
-		d.wait(20*time.Second).press("2").want("▲crash", "░ fault")
-		g.mu.Lock()
-		g.events, g.m.Began = nil, time.Now()
-		g.mu.Unlock()
-		d.wait(tickInterval)
-		x := d.app.run.faults[0]
-		check.False(t, x.to.IsZero(), "the crash of the run before goes on: %+v", x)
-		d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
-		g.change(func(m *loadgen.Metrics) { m.Running, m.Elapsed = false, time.Since(m.Began) })
-		d.wait(tickInterval)
-		check.Equal(t, len(d.app.run.faults), 0, "faults that are kept and no timeline reaches")
-	})
-}
-
 func TestMovingInAMenuStartsNothing(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
@@ -390,9 +344,10 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 }
 
 func TestTheFooterOmitsKeysWithoutATarget(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) { d.size(200, 30).want("y copy").wantNot("x act") }) // this screen only reads
 	plain, _ := writeConfig()
 	drive(t, plain, func(d *driver) {
-		d.size(120, 35).press("4").wantNot("d down", "e empty")
+		d.size(200, 30).want("y copy", "x act").size(120, 35).press("4").wantNot("d down", "e empty")
 		d.press("3").want("Enter type", "s start/stop").wantNot("Enter open")
 	})
 	drive(t, redlockConfig(plain), func(d *driver) { d.size(120, 35).press("4").want("d down", "e empty") })
@@ -422,18 +377,6 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 		check.True(t, strings.Contains(foot, "10 s ago") && !strings.Contains(foot, "0 10"), "the axis reads %q", foot)
 		at := len([]rune(foot[:strings.Index(foot, "▲")]))
 		check.True(t, at >= 96 && at <= 100, "the fault is marked in column %d, want the middle of 78 … 118: %s", at, foot)
-	})
-}
-
-// The reason is the server's reply at the end of a long error.
-func TestALoadErrorIsShownCompletely(t *testing.T) {
-	w, g := played()
-	g.m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
-	drive(t, w, func(d *driver) {
-		for _, size := range [][2]int{{80, 24}, {120, 35}} {
-			d.size(size[0], size[1]).press("3")
-			check.True(t, strings.Contains(screenWords(d), g.m.LastErr), "at %v the error is cut:\n%s", size, d.screen())
-		}
 	})
 }
 
@@ -477,4 +420,65 @@ func TestAStoredTokenIsNoHolder(t *testing.T) {
 		g.addEvents(held)
 		d.wait(2 * tickInterval).want("load:1 free").wantNot("permits")
 	})
+}
+
+func TestTheLoadOfTheScreen(t *testing.T) {
+	for name, play := range map[string]func(d *driver, g *fakeLoad){
+		"a fault hits the chosen client": func(d *driver, g *fakeLoad) {
+			d.press("3", "f").want("Target: a client at random", "three leases").press("z").want("fault injected: freeze")
+			d.press("l", "l", "l", "h").want("client-2 is").press("f").want("Target: client-2").press("c").want("fault injected: crash")
+			if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
+				d.t.Errorf("struck: %+v", got)
+			}
+			d.press("f").wantNot("node-down", "node-restart-empty").press("esc")
+			d.press("s").wait(tickInterval).press("f").want("the clients are not running").wantNot("Inject a fault")
+		},
+		// A crash has no end of its own.
+		"a fault of an earlier run does not mark the next": func(d *driver, g *fakeLoad) {
+			g.addEvents(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))
+			d.wait(20*time.Second).press("2").want("▲crash", "░ fault")
+			g.mu.Lock()
+			g.events, g.m.Began = nil, time.Now()
+			g.mu.Unlock()
+			d.wait(tickInterval)
+			x := d.app.run.faults[0]
+			check.False(d.t, x.to.IsZero(), "the crash of the run before goes on: %+v", x)
+			d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
+			g.change(func(m *loadgen.Metrics) { m.Running, m.Elapsed = false, time.Since(m.Began) })
+			d.wait(tickInterval)
+			check.Equal(d.t, len(d.app.run.faults), 0, "faults that are kept and no timeline reaches")
+		},
+		"overlaps are an alarm in words": func(d *driver, g *fakeLoad) {
+			d.press("3").want("✓ 0 overlaps: mutual exclusion held", "✓ no overlaps")
+			g.change(func(m *loadgen.Metrics) {
+				m.Violations.Overlap.Count, m.Violations.Overlap.Longest = 3, 12*time.Millisecond
+			})
+			d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
+			check.True(d.t, strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS"), "overlaps are not drawn as an alarm")
+			g.change(func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 })
+			d.wait(2*tickInterval).want("1 OVERLAP,").size(50, 10).want("1 OVERLAP,")
+		},
+		"nodes of the demo can be taken down": func(d *driver, g *fakeLoad) {
+			d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
+			check.Require(d.t, len(g.injected) == 2, "struck: %+v", g.injected)
+			down, empty := g.injected[0], g.injected[1]
+			check.True(d.t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty, "struck: %+v", g.injected)
+		},
+		// The reason is the server's reply at the end of a long error.
+		"a load error is shown completely": func(d *driver, g *fakeLoad) {
+			g.change(func(m *loadgen.Metrics) {
+				m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
+			})
+			d.wait(2 * tickInterval)
+			for _, size := range [][2]int{{80, 24}, {120, 35}} {
+				d.size(size[0], size[1]).press("3")
+				check.True(d.t, strings.Contains(screenWords(d), g.m.LastErr), "at %v the error is cut:\n%s", size, d.screen())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, g := played()
+			drive(t, w, func(d *driver) { play(d, g) })
+		})
+	}
 }

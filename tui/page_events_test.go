@@ -36,7 +36,7 @@ func TestAnEventCanBeCopied(t *testing.T) {
 	events := []keyspace.Event{{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second}}
 	w := testConfig()
 	clipboard := w.Clipboard.(*fakeClipboard)
-	w.Source = (&fakeServer{locks: []keyspace.Lock{l}}).watched(keyspace.Push, &events)
+	w.Source = holding(l).watched(keyspace.Push, &events)
 	drive(t, w, func(d *driver) {
 		d.size(120, 30).wait(time.Second).press("6", "j")
 		for !strings.Contains(d.line("▌"), "stolen") {
@@ -63,17 +63,11 @@ func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
 		l.Waiters = []keyspace.Waiter{{ID: "vm:15837~1fe0a1b2c3d4"}}
 		events = append(events, keyspace.Event{At: before(0), Kind: keyspace.WaiterJoined, Lock: l, Waiter: l.Waiters[0]})
 	}
-	w.Source = (&fakeServer{locks: []keyspace.Lock{events[0].Lock, events[1].Lock}}).watched(keyspace.Push, &events)
+	w.Source = holding(events[0].Lock, events[1].Lock).watched(keyspace.Push, &events)
 	drive(t, w, func(d *driver) {
 		d.size(140, 30).wait(time.Second).press("6", "/").enter("waiter").press("enter")
 		d.want("vm:15837~1fe0", "load vm:15837 ").wantNot("load vm:15837~", "10 m 00 left")
 	})
-}
-
-func TestTheFooterOffersOnlyWhatTheSessionMayDo(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) { d.size(200, 30).want("y copy").wantNot("x act") })
-	w, _ := writeConfig()
-	drive(t, w, func(d *driver) { d.size(200, 30).want("y copy", "x act") })
 }
 
 // The number of clients is that of the agents that are still there.

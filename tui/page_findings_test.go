@@ -2,34 +2,11 @@ package tui
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"locktop/internal/check"
 	"locktop/keyspace"
 )
-
-// A snoozed finding does not count in the header or in the order of the locks.
-// It stays in the list with the time when the snooze ends, and then counts
-// again.
-func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		first := func() string { return d.rows()[0] }
-		d.want("2 findings")
-		check.Require(t, strings.Contains(first(), "job:nightly"), "the first lock is %q", first())
-		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
-		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed").press("z").want("0 findings", "2 snoozed")
-		d.press("1").want("no findings", "2 snoozed")
-		line := first()
-		check.True(t, !strings.Contains(line, "job:nightly") && !strings.Contains(line, "▲"), "the first lock is still %q", line)
-		d.press("5", "home", "z").want("1 snoozed", "1 finding ").press("home", "z").want("2 snoozed")
-		d.press(":").enter("snooze 2s").press("enter").want("z snoozes for 2 s")
-		d.press("home", "z", "home", "z").wait(3*time.Second).want("▲ 1 critical", "1 snoozed")
-		time.Sleep(time.Hour - time.Minute) // the screen takes no snapshots
-		d.wait(time.Minute).want("job:nightly").wantNot("snoozed")
-	})
-}
 
 func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
 	v := sampleServer()
@@ -42,15 +19,6 @@ func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
 		d.press("5", "j").want("▶ 8 × overdue").press("z").want("8 snoozed", "1 finding ", "▶ 8 × overdue", "back in 1 h 00")
 		d.press("home", "enter").press("z").want("back in 1 h 00: Held for 3 h 12 without").press("esc").want("9 snoozed")
 		d.press("G", "z").want("8 findings", "1 snoozed")
-	})
-}
-
-func TestSnoozeWithoutAFindingIsRejected(t *testing.T) {
-	v := sampleServer()
-	v.locks = v.locks[:0]
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("5", "z").want("no finding to snooze")
-		d.press(":").enter("snooze banana").press("enter").want("a duration from 1 s on")
 	})
 }
 
@@ -67,19 +35,6 @@ func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 		d.wait(2*tickInterval).wantLine("▌", "job:nightly").press("G").wait(2 * tickInterval)
 		v.locks = append(v.locks, mutex("aaa", "y", 0))
 		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
-	})
-}
-
-func TestARiskToAllLocksIsAFindingAboutTheServer(t *testing.T) {
-	v := sampleServer()
-	v.evicts = "volatile-ttl"
-	v.locks = v.locks[:0]
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.want("1 finding", "server: 127.0.0.1:6379 evicts")
-		d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
-		d.press("enter").want("this is about a server; 4 shows them").press("p").want("evicts keys")
-		text := d.screen()
-		check.False(t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
 	})
 }
 
@@ -113,12 +68,5 @@ func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
 		d.press("enter").want("▼ 501 × overdue", "job:004").press("j", "j", "enter").want("newest first").press("esc")
 		d.press("home", "j", "enter").want("▶ 501 × overdue").wantNot("job:004")
 		d.press("/").enter("job:00").want("10 of 502").press("enter")
-	})
-}
-
-func TestTheLocksWithFindingsCanBeFiltered(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.press("/").enter("finding").want("1 of 8", "job:nightly").wantNot("rw:catalog")
-		d.press("ctrl+u").enter("!finding").want("7 of 8").press("ctrl+u").enter("never-exp").want("1 of 8")
 	})
 }

@@ -9,40 +9,6 @@ import (
 	"locktop/keyspace"
 )
 
-func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		second := mutex("a", "second", 2*time.Minute)
-		second.Holders[0].Since = time.Time{}
-		d.wait(2 * time.Second)
-		v.locks[1] = second
-		d.wait(time.Second)
-		v.locks = v.locks[:1]
-		d.wait(time.Second).press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
-		d.wantLine("  holder", "second")
-	})
-}
-
-// A failover moves a lock to another node. It is the same lock, with the same past.
-func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)}}
-	drive(t, Config{Source: v.watched(keyspace.Push, nil)}, func(d *driver) {
-		d.wait(time.Second).press("down", "t", "enter").want("appeared", "second")
-		for i := range v.locks {
-			v.locks[i].Node = "127.0.0.1:6380"
-		}
-		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
-		s := d.app.state
-		id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
-		n, _ := s.lane(id, timeWindow{})
-		check.True(t, n != nil && len(n.holds) == 1 && n.holds[0].to.IsZero(), "the lane of the lock is %+v", n)
-		d.press("1").want("1 tagged")
-		v.locks = v.locks[:1]
-		d.wait(time.Second)
-		check.True(t, len(s.leases) == 1, "%d leases are kept of a lock", len(s.leases))
-	})
-}
-
 func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
 	l := mutex("a", "thief-1", time.Minute)
 	events := []keyspace.Event{
@@ -51,23 +17,9 @@ func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
 	}
 	next := mutex("c", "next-1", time.Minute)
 	events = append(events, keyspace.Event{At: before(0), Kind: keyspace.Replaced, Lock: next, Holder: keyspace.Holder{ID: "last-1"}})
-	drive(t, Config{Source: (&fakeServer{locks: []keyspace.Lock{l}}).watched(keyspace.Push, &events)}, func(d *driver) {
+	drive(t, Config{Source: holding(l).watched(keyspace.Push, &events)}, func(d *driver) {
 		d.size(160, 40).wait(time.Second).press("6").want("1 stolen", "1 lost", "taken by thief-1", "then next-1")
 		d.wantLine("taken by", "stolen", "victim-1")
-	})
-}
-
-func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", time.Minute)}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(time.Second)
-		v.locks = nil
-		d.wait(time.Second).want("not held now")
-		was := d.line("  holder")
-		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on the page of locks, later")
-		d.press("6", "enter").want("not held now")
-		was = d.line("  holder")
-		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on its own page, later")
 	})
 }
 
@@ -75,7 +27,7 @@ func TestASemaphoreShowsItsPermits(t *testing.T) {
 	l := mutex("pool", "web-1", time.Minute)
 	l.Kind, l.Limit = keyspace.Semaphore, 3
 	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Count: 1})
-	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l}}}, func(d *driver) {
+	drive(t, Config{Source: holding(l)}, func(d *driver) {
 		d.want(" 2/3 ").size(140, 40).want("HOLDS", " 2/3 ").press("enter").want("2 of 3 permits in use")
 	})
 }
@@ -83,7 +35,7 @@ func TestASemaphoreShowsItsPermits(t *testing.T) {
 func TestThePageOfALockShowsTheProcessOfItsHolder(t *testing.T) {
 	l := mutex("a", "token", time.Minute)
 	l.Holders[0].Label, l.Holders[0].Addr = "web-1:4711", "10.2.3.4:52312"
-	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l, mutex("b", "token-2", time.Minute)}}}, func(d *driver) {
+	drive(t, Config{Source: holding(l, mutex("b", "token-2", time.Minute))}, func(d *driver) {
 		d.wait(time.Second).press("enter")
 		d.want("holder    web-1:4711 · process 4711 on web-1, if that is a host · connected from 10.2.3.4:52312")
 		d.press("p").want("connected from", "node-").wantNot("10.2.3.4", "web-1")
@@ -95,7 +47,7 @@ func TestThePageOfALockShowsTheProcessOfItsHolder(t *testing.T) {
 func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
 	for _, mode := range []keyspace.WatchMode{"", keyspace.Polling, keyspace.Notifications, keyspace.Push} {
 		l := mutex("a", "first", 20*time.Second)
-		v := &fakeServer{locks: []keyspace.Lock{l}}
+		v := holding(l)
 		var events []keyspace.Event
 		drive(t, Config{Source: v.watched(mode, &events)}, func(d *driver) {
 			d.wait(time.Second).press("enter").want("left").wantNot("left of")
@@ -113,15 +65,6 @@ func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestALockThatIsGoneHasNoTimeLeft(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", 5*time.Second)}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(time.Second).press("enter").want("time left").wait(4 * time.Second)
-		v.locks = nil
-		d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
-	})
 }
 
 // In one lane every owner has its own letter, also without colours: after 52 owners the letters repeat, but not there.

@@ -16,29 +16,32 @@ import (
 )
 
 func TestThePageOfLocks(t *testing.T) {
-	for name, play := range map[string]func(d *driver, v *fakeServer){
-		"cursor stays on its lock": func(d *driver, v *fakeServer) {
+	for name, c := range map[string]struct {
+		v    *fakeServer
+		play func(d *driver, v *fakeServer)
+	}{
+		"cursor stays on its lock": {sampleServer(), func(d *driver, v *fakeServer) {
 			d.press("j", "j").wantLine("▌", "rw:catalog")
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
 			d.wait(2*tickInterval).want("aaa").wantLine("▌", "rw:catalog").press("right").wantLine("▌", "rw:catalog")
-		},
-		"pause keeps the frame while sampling continues": func(d *driver, v *fakeServer) {
+		}},
+		"pause keeps the frame while sampling continues": {sampleServer(), func(d *driver, v *fakeServer) {
 			d.press(" ").want("13.2 s")
 			v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
 			looks := v.looks
 			d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
 			check.True(d.t, v.looks >= looks+40, "%d looks in the 12 s of the pause", v.looks-looks)
 			d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
-		},
-		"a lost connection keeps the last frame": func(d *driver, v *fakeServer) {
+		}},
+		"a lost connection keeps the last frame": {sampleServer(), func(d *driver, v *fakeServer) {
 			v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
 			d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
 			check.True(d.t, strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711"), "the old frame is not faint")
 			v.err = nil
 			d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
-		},
-		"a server that does not answer is asked once": func(d *driver, v *fakeServer) {
+		}},
+		"a server that does not answer is asked once": {sampleServer(), func(d *driver, v *fakeServer) {
 			hung := make(chan struct{})
 			v.block = hung
 			d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
@@ -46,8 +49,8 @@ func TestThePageOfLocks(t *testing.T) {
 			v.block = nil
 			close(hung)
 			d.settle().want("● live").wantNot("no answer")
-		},
-		"a late answer is no longer live": func(d *driver, v *fakeServer) {
+		}},
+		"a late answer is no longer live": {sampleServer(), func(d *driver, v *fakeServer) {
 			block := make(chan struct{})
 			v.block = block
 			d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
@@ -55,62 +58,131 @@ func TestThePageOfLocks(t *testing.T) {
 			v.block = nil
 			close(block)
 			d.wait(time.Second).want("● live")
-		},
-		"a filter selects what it finds when the selected lock is gone": func(d *driver, v *fakeServer) {
+		}},
+		"a filter selects what it finds when the selected lock is gone": {sampleServer(), func(d *driver, v *fakeServer) {
 			d.press("/").enter("sku9").press("enter", "esc")
 			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
 			d.wait(time.Second).want("not held now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
-		},
+		}},
+		"cursor waits for a lock that is taken again": {
+			holding(mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)), func(d *driver, v *fakeServer) {
+				d.press("j").want("── b ─")
+				v.locks = []keyspace.Lock{v.locks[0], v.locks[2]}
+				d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
+				v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]}
+				d.wait(2*tickInterval).wantNot("not held now").wantLine("▌  b", "q")
+			}},
+		"the selection is always in sight": {&fakeServer{locks: manyLocks(200)}, func(d *driver, v *fakeServer) {
+			for range 60 {
+				d.press("j").want("▌")
+			}
+			for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "right", "g", "G"} {
+				d.press(keys).want("▌")
+			}
+			d.size(80, 14).want("▌")
+			for range 60 {
+				d.press("k").want("▌")
+			}
+		}},
+		"TTL is counted on the clock of the server": {
+			&fakeServer{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}, func(d *driver, _ *fakeServer) {
+				d.want("29.7 s")
+			}},
+		"the text of an error is escaped": {&fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}, func(d *driver, _ *fakeServer) {
+			d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
+		}},
+		"a lock after its deadline is expired": {&fakeServer{}, func(d *driver, v *fakeServer) {
+			over := time.Now().Add(-9 * time.Second)
+			v.locks = []keyspace.Lock{{
+				Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
+			}}
+			d.size(120, 35).wait(2*tickInterval).want("◌ expired", "-9.", "passed 9.").wantNot("● held", "0.0 s")
+			d.press("enter").want("expired", "its deadline passed 9.").wantNot("0.0 s")
+		}},
+		"a lock that is gone has no time left": {holding(mutex("a", "first", 5*time.Second)), func(d *driver, v *fakeServer) {
+			d.wait(time.Second).press("enter").want("time left").wait(4 * time.Second)
+			v.locks = nil
+			d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
+		}},
+		"a lock that is gone is shown as it was last": {
+			holding(mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)), func(d *driver, v *fakeServer) {
+				second := mutex("a", "second", 2*time.Minute)
+				second.Holders[0].Since = time.Time{}
+				d.wait(2 * time.Second)
+				v.locks[1] = second
+				d.wait(time.Second)
+				v.locks = v.locks[:1]
+				d.wait(time.Second).press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
+				d.wantLine("  holder", "second")
+			}},
+		"the hold of a lock that is gone does not grow": {holding(mutex("a", "first", time.Minute)), func(d *driver, v *fakeServer) {
+			d.wait(time.Second)
+			v.locks = nil
+			d.wait(time.Second).want("not held now")
+			was := d.line("  holder")
+			check.Equal(d.t, d.wait(20*time.Second).line("  holder"), was, "on the page of locks, later")
+			d.press("6", "enter").want("not held now")
+			was = d.line("  holder")
+			check.Equal(d.t, d.wait(20*time.Second).line("  holder"), was, "on its own page, later")
+		}},
+		// A failover moves a lock to another node. It is the same lock, with the same past.
+		"a lock keeps its past on another node": {
+			holding(mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)).watched(keyspace.Push, nil), func(d *driver, v *fakeServer) {
+				d.wait(time.Second).press("down", "t", "enter").want("appeared", "second")
+				for i := range v.locks {
+					v.locks[i].Node = "127.0.0.1:6380"
+				}
+				d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
+				s := d.app.state
+				id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
+				n, _ := s.lane(id, timeWindow{})
+				check.True(d.t, n != nil && len(n.holds) == 1 && n.holds[0].to.IsZero(), "the lane of the lock is %+v", n)
+				d.press("1").want("1 tagged")
+				v.locks = v.locks[:1]
+				d.wait(time.Second)
+				check.True(d.t, len(s.leases) == 1, "%d leases are kept of a lock", len(s.leases))
+			}},
+		"nodes of a lost connection are not up": {sampleServer(), func(d *driver, v *fakeServer) {
+			d.press("4").want("● up")
+			v.err = errors.New("connection refused")
+			d.wait(4*time.Second).want("connection lost", "127.0.0.1:6379  ", "✗ lost  ").wantNot("● up")
+			v.err = nil
+			d.wait(retryAfter + tickInterval).want("● up")
+		}},
+		// What this user may not read is on the page of the servers, and the page of the locks points to it.
+		"the screen says what it does not see": {sampleServer(), func(d *driver, v *fakeServer) {
+			d.wantNot("not all is seen").press("4").wantNot("what locktop does not see").press("1")
+			v.unseen = []string{"this user may not run HGETALL"}
+			d.wait(2*time.Second).want("not all is seen (4)").press("4").want("what locktop does not see", "may not run HGETALL")
+			d.press("p").wantNot("HGETALL")
+		}},
+		"snooze without a finding is rejected": {&fakeServer{}, func(d *driver, _ *fakeServer) {
+			d.press("5", "z").want("no finding to snooze")
+			d.press(":").enter("snooze banana").press("enter").want("a duration from 1 s on")
+		}},
+		"a risk to all locks is a finding about the server": {&fakeServer{evicts: "volatile-ttl"}, func(d *driver, _ *fakeServer) {
+			d.want("1 finding", "server: 127.0.0.1:6379 evicts")
+			d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
+			d.press("enter").want("this is about a server; 4 shows them").press("p").want("evicts keys")
+			text := d.screen()
+			check.False(d.t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
+		}},
+		"the key column uses the spare width": {
+			holding(mutex("job-lock:default:nightly-jobs", "x", time.Hour)), func(d *driver, _ *fakeServer) {
+				const key = "job-lock:default:nightly-jobs"
+				for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
+					d.size(size[0], size[1])
+					check.True(d.t, strings.Count(d.screen(), key) >= 2, "%v: the key is cut in the table or the preview\n%s", size, d.screen())
+				}
+				d.want("FORMAT")
+				for _, w := range []int{80, 110, 120} {
+					d.size(w, 30).wantNot("FENCE").press("w").want("FENCE").press("w")
+				}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := sampleServer()
-			drive(t, Config{Source: v}, func(d *driver) { play(d, v) })
+			drive(t, Config{Source: c.v}, func(d *driver) { c.play(d, c.v) })
 		})
-	}
-}
-
-func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("j").want("── b ─")
-		v.locks = []keyspace.Lock{v.locks[0], v.locks[2]}
-		d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
-		v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]}
-		d.wait(2*tickInterval).wantNot("not held now").wantLine("▌  b", "q")
-	})
-}
-
-func TestTheSelectionIsAlwaysInSight(t *testing.T) {
-	v := &fakeServer{locks: manyLocks(200)}
-	drive(t, Config{Source: v}, func(d *driver) {
-		for range 60 {
-			d.press("j").want("▌")
-		}
-		for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "right", "g", "G"} {
-			d.press(keys).want("▌")
-		}
-		d.size(80, 14).want("▌")
-		for range 60 {
-			d.press("k").want("▌")
-		}
-	})
-}
-
-func TestTheFilterOfLocks(t *testing.T) {
-	for name, play := range map[string]func(d *driver){
-		"the selection moves on when it is filtered out": func(d *driver) {
-			d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
-		},
-		"the filter line can be edited": func(d *driver) {
-			d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
-			d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
-			d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
-		},
-		"a lock that a filter found stays selected": func(d *driver) {
-			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
-		},
-	} {
-		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
 	}
 }
 
@@ -122,13 +194,8 @@ func TestTTLFallsBetweenTwoSnapshots(t *testing.T) {
 	})
 }
 
-func TestTTLIsCountedOnTheServersClock(t *testing.T) {
-	v := &fakeServer{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}
-	drive(t, Config{Source: v}, func(d *driver) { d.want("29.7 s") })
-}
-
 func TestBarIsFullAfterARenewal(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", 10*time.Second)}}
+	v := holding(mutex("a", "x", 10*time.Second))
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		part := strings.Count(d.line("  a "), "█")
@@ -196,11 +263,6 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 	}
 }
 
-func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
-	v := &fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}
-	drive(t, Config{Source: v}, func(d *driver) { d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet") })
-}
-
 func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
 	cmd := guarded(startPanic)
 	msg, ok := cmd().(crashMsg)
@@ -217,7 +279,7 @@ func startPanic() tea.Msg { panic("at the disco") }
 func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	quiet := mutex("quiet", "x", time.Hour)
 	quiet.Holders[0].Since, quiet.Holders[0].Seen = time.Time{}, before(0)
-	v := &fakeServer{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
+	v := holding(mutex("told", "y", time.Hour), quiet)
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(3*time.Minute).wantLine(" quiet ", "≥3 m 00")
 		d.wantLine(" told ", " 3 m 02").wantNotInLine(" told ", "≥")
@@ -243,7 +305,7 @@ func shows() []keyspace.Format {
 func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 	seen, blocking := mutex("seen", "y", time.Hour), mutex("blocking", "z", time.Hour)
 	seen.Format, blocking.Format = "redisson", "blpop"
-	v := &fakeServer{locks: []keyspace.Lock{mutex("unseen", "x", time.Hour), seen, blocking}}
+	v := holding(mutex("unseen", "x", time.Hour), seen, blocking)
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
 		for name, want := range map[string]string{" unseen ": " ? ", " seen ": " 0 ", " blocking ": " ? "} {
 			d.wantLine(name, want)
@@ -261,7 +323,7 @@ func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	asked := mutex("asked", "x", time.Hour)
 	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour)}}
+	v := holding(mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour))
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
 		d.size(120, 40).wait(time.Second).wantLine(" asked ", " ≥1 ").want("3 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
@@ -274,24 +336,9 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	})
 }
 
-func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
-	const key = "job-lock:default:nightly-jobs"
-	v := &fakeServer{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
-			d.size(size[0], size[1])
-			check.True(t, strings.Count(d.screen(), key) >= 2, "%v: the key is cut in the table or the preview\n%s", size, d.screen())
-		}
-		d.want("FORMAT")
-		for _, w := range []int{80, 110, 120} {
-			d.size(w, 30).wantNot("FENCE").press("w").want("FENCE").press("w")
-		}
-	})
-}
-
 // The deadlines go on while nothing is read, and the screen says how old its picture is.
 func TestDeadlinesCountDownBetweenReads(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute)}}
+	v := holding(mutex("a", "x", time.Minute))
 	var read keyspace.Snapshot // a watcher has read the server only once
 	v.edit = func(s *keyspace.Snapshot) {
 		if read.At.IsZero() {
@@ -306,17 +353,5 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 		line := d.line(" a ")
 		check.True(t, strings.Contains(line, "39.") || strings.Contains(line, "40.0 s"), "after 20 s of 60: %q", line)
 		d.want("s old").wantNot("live")
-	})
-}
-
-func TestALockAfterItsDeadlineIsExpired(t *testing.T) {
-	v := &fakeServer{}
-	drive(t, Config{Source: v}, func(d *driver) {
-		over := time.Now().Add(-9 * time.Second)
-		v.locks = []keyspace.Lock{{
-			Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
-		}}
-		d.size(120, 35).wait(2*tickInterval).want("◌ expired", "-9.", "passed 9.").wantNot("● held", "0.0 s")
-		d.press("enter").want("expired", "its deadline passed 9.").wantNot("0.0 s")
 	})
 }

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
-	"locktop/loadgen"
 )
 
 // redlockConfig returns a Config with a Redlock on five servers, two of which are
@@ -60,27 +58,6 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 	})
 }
 
-func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
-	w, g := played()
-	drive(t, w, func(d *driver) {
-		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
-		check.Require(t, len(g.injected) == 2, "struck: %+v", g.injected)
-		down, empty := g.injected[0], g.injected[1]
-		check.True(t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty, "struck: %+v", g.injected)
-	})
-}
-
-func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("4").want("● up")
-		v.err = errors.New("connection refused")
-		d.wait(4*time.Second).want("connection lost", "127.0.0.1:6379  ", "✗ lost  ").wantNot("● up")
-		v.err = nil
-		d.wait(retryAfter + tickInterval).want("● up")
-	})
-}
-
 // A server that does not say its role and version, as an embedded one, has no such columns.
 func TestUnknownRolesHaveNoColumn(t *testing.T) {
 	v := sampleServer()
@@ -89,16 +66,5 @@ func TestUnknownRolesHaveNoColumn(t *testing.T) {
 		d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
 		v.nodes[0].Role = "master"
 		d.wait(2*time.Second).want("ROLE", "master")
-	})
-}
-
-// What this user may not read is on the page of the servers, and the page of the locks points to it.
-func TestTheScreenSaysWhatItDoesNotSee(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.wantNot("not all is seen").press("4").wantNot("what locktop does not see").press("1")
-		v.unseen = []string{"this user may not run HGETALL"}
-		d.wait(2*time.Second).want("not all is seen (4)").press("4").want("what locktop does not see", "may not run HGETALL")
-		d.press("p").wantNot("HGETALL")
 	})
 }

@@ -44,15 +44,6 @@ func TestAMissingKeyOfAHeldLockIsReadAgainSoon(t *testing.T) {
 	})
 }
 
-func TestTheLockPageShowsTheSafeCommand(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(100, 60).press("j", "enter")
-		d.wantOrder("to release it safely", "redis-cli", "return 1", "lock:orders:4711")
-		d.press("esc", "j", "enter") // this format has no actions
-		d.wantNot("redis-cli")
-	})
-}
-
 func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 	v := sampleServer()
 	w := testConfig()
@@ -75,14 +66,6 @@ func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 	})
 }
 
-func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(160, 55).wait(2*tickInterval).wantLine("▌", "job:nightly", "── now ──")
-		d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
-		d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
-	})
-}
-
 // fakeConnector connects to another server, and records the request.
 type fakeConnector struct {
 	asked []Target
@@ -91,7 +74,7 @@ type fakeConnector struct {
 }
 
 func TestTheTargetCanBeChanged(t *testing.T) {
-	g := &fakeConnector{to: Config{Source: &fakeServer{locks: []keyspace.Lock{mutex("other", "x", time.Minute)}}, Title: "redis://127.0.0.1:6379/3"}}
+	g := &fakeConnector{to: Config{Source: holding(mutex("other", "x", time.Minute)), Title: "redis://127.0.0.1:6379/3"}}
 	w := testConfig()
 	w.Connector = g
 	drive(t, w, func(d *driver) {
@@ -142,7 +125,7 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 // The stored value has its age, and is read again soon after a renewal: the page must not show two
 // different TTLs for longer than that.
 func TestTheStoredValueFollowsARenewal(t *testing.T) {
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", 14*time.Second)}}
+	v := holding(mutex("a", "x", 14*time.Second))
 	store := storeFunc(func(l keyspace.Lock) ([]RawEntry, error) {
 		return []RawEntry{{l.Node, keyspace.Entry{Key: l.Key, Type: "hash", Expires: v.locks[0].Expires}}}, nil
 	})
@@ -152,11 +135,5 @@ func TestTheStoredValueFollowsARenewal(t *testing.T) {
 			v.locks = []keyspace.Lock{mutex("a", "x", time.Since(midnight)+29*time.Second)}
 			d.wait(3*tickInterval).want("hash · TTL 28.").wantLine("time left", "28.")
 		}
-	})
-}
-
-func TestAPausedPageSaysThatTheStoredValueIsNewer(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(100, 60).press("j", "enter", " ").wait(5*time.Second).want("stored as", " s later ─").press(" ").wait(time.Second).want(" s ago ─")
 	})
 }

@@ -21,7 +21,7 @@ func TestThePageOfALockTellsItsStory(t *testing.T) {
 		{At: before(time.Second), Kind: keyspace.Acquired, Lock: next, Holder: next.Holders[0]},
 	}
 	calm := mutex("b", "worker-3", time.Minute)
-	drive(t, Config{Source: (&fakeServer{locks: []keyspace.Lock{next, calm}}).watched(keyspace.Push, &events)}, func(d *driver) {
+	drive(t, Config{Source: holding(next, calm).watched(keyspace.Push, &events)}, func(d *driver) {
 		d.size(120, 40).wait(time.Second).press("enter").wantNot("not known").press("e").want(
 			"The connection of worker-7, which held a, ended at", "expired; no release", "worker-2 acquired it", "not known", "e for the lock")
 		d.press("p").wantNot("worker-7").want("hidden").press("p").press("e").wantNot("not known").want("is it stuck")
