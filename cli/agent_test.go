@@ -32,20 +32,3 @@ func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 	check.True(t, slices.Contains(args, "--once"), "the Job does not end after one run: %v", args)
 	locktop(t, append(args, "--help")...).says(t, exitFine)
 }
-
-func TestAgentsNeedSettingsThatGoTogether(t *testing.T) {
-	for args, want := range map[string]string{
-		"agent": "an agent needs --control",
-		"agent --control redis://127.0.0.1:1 -u redis://127.0.0.1:1": "unknown flag -u",
-		"load --agents 2":                                                             "--agents needs --control",
-		"load --control redis://127.0.0.1:1":                                          "--control needs --agents",
-		"load --control redis://127.0.0.1:1 --agents 2000":                            "1 to 1000",
-		"load --control redis://127.0.0.1:1 --agents 2 --demo":                        "--demo and --control contradict each other",
-		"load --control redis://127.0.0.1:1 --agents 2 --check":                       "--check sees one process only",
-		"load --control redis://127.0.0.1:1 --agents 2 --events e":                    "the events stay with the agents",
-		"load --control redis://127.0.0.1:1 --agents 2 --sentinel 127.0.0.1:1":        "agents do not ask Sentinels",
-		"load --control redis://127.0.0.1:1 --agents 2 --witness redis://127.0.0.1:1": "the control server is the witness",
-	} {
-		locktop(t, strings.Fields(args)...).fails(t, exitUsage, want)
-	}
-}

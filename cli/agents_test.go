@@ -115,8 +115,6 @@ func (r *agentRig) load(args ...string) *spawned {
 	return spawn(r.t, append([]string{"load", "-u", "redis://" + r.target.Addr(), "--control", "redis://" + r.control.Addr(), "--threshold", "outage.longest < 1m"}, args...)...)
 }
 
-func (r *agentRig) client(s *server.Child) *redis.Client { return clientTo(r.t, s.Addr()) }
-
 // running starts a coordinator, and returns when its clients lock.
 func (r *agentRig) running(args ...string) *spawned {
 	r.t.Helper()
@@ -146,7 +144,7 @@ func wantNoKeys(t *testing.T, addrs ...string) {
 // fences may stay for a time.
 func (r *agentRig) wantNoLocks() {
 	r.t.Helper()
-	rdb := r.client(r.target)
+	rdb := clientTo(r.t, r.target.Addr())
 	for _, key := range rdb.Keys(r.t.Context(), "*").Val() {
 		if ttl := rdb.TTL(r.t.Context(), key).Val(); ttl == -1 || !strings.Contains(key, "::") && !strings.HasSuffix(key, ":run") {
 			r.t.Errorf("the key %s is left, with a TTL of %s", key, ttl)
@@ -478,7 +476,7 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	t.Parallel()
 	r := newAgentRig(t, 0, nil)
 	l := r.load("--agents", "2", "--duration", "10m")
-	control := r.client(r.control)
+	control := clientTo(r.t, r.control.Addr())
 	popped := check.Must(control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result())(t)
 	var ticket struct {
 		Run   string
@@ -498,7 +496,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	testtier.Long(t, "it runs plans by agents for seconds")
 	t.Parallel()
 	r := newAgentRig(t, 1, func(int) []string { return []string{"--allow", "redis://10.0.0.9:6379"} })
-	control := r.client(r.control)
+	control := clientTo(r.t, r.control.Addr())
 	contacts := make(chan struct{}, 100)
 	local := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer local.Close()

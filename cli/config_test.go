@@ -72,14 +72,9 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		lines []string
 		said  string
 	}{
-		{"an unknown key", 0o600, []string{"contexts:", "  a:", "    colour: c4nary"}, `line 3: there is no key "colour"`},
-		{"an unknown key above", 0o600, []string{"context: c4nary"}, `line 1: there is no key "context"`},
-		{"a wrong type", 0o600, []string{"contexts:", "  a:", "    production: c4nary"}, "line 3: unexpected value"},
 		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: unexpected value"},
-		{"a wrong limit", 0o600, []string{"contexts:", "  a:", "    overdue: [c4nary]"}, "overdue of context a: one of them is not a limit like jobs:*=2h"},
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},
-		{"a bad address", 0o600, []string{"contexts:", "  a:", "    url: http://x:c4nary@y"}, "the url of context a is not a Redis address"},
 		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: /c4nary}"}, "password_command and password_file of context a contradict each other"},
 		{"a command that fails", 0o600, []string{"contexts:", "  a: {password_command: 'false c4nary'}"}, "password_command of context a: exit status 1"},
 		{"a file that is not there", 0o600, []string{"contexts:", "  a: {password_file: /no/such/file}"}, "password_file of context a: open /no/such/file: no such file"},

@@ -103,12 +103,6 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 	return outcome{args, code, out.String(), errs.String()}
 }
 
-// cannotConnect checks for the exit code and for an error of one line.
-func (o outcome) cannotConnect(t *testing.T, address, said string) {
-	t.Helper()
-	o.fails(t, exitNoConnect, "locktop: connect "+address+": ", said)
-}
-
 // clientTo returns a client of a server until the end of the test.
 func clientTo(t testing.TB, addr string) *redis.Client {
 	return clientWith(t, redis.Options{Addr: addr})
@@ -167,26 +161,21 @@ func decodedLines[T any](t testing.TB, text string) (all []T) {
 	return all
 }
 
-func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "r.sock")
-	locktop(t, "list", "-s", path).cannotConnect(t, "unix://"+path, "no such file")
+// cannotConnect checks for the exit code and for an error of one line.
+func (o outcome) cannotConnect(t *testing.T, address, said string) {
+	t.Helper()
+	o.fails(t, exitNoConnect, "locktop: connect "+address+": ", said)
 }
 
-func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
+func TestAServerThatDoesNotAnswerIsAnErrorInOneLine(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
-	check.NoError(t, c.Freeze())
-	o := locktop(t, "list", "-u", "redis://"+c.Addr(), "--timeout", "50ms")
-	o.cannotConnect(t, "redis://"+c.Addr(), "50 ms")
-}
-
-// A plain server takes the beginning of TLS for a command, and waits for the
-// rest.
-func TestTLSAtAPlainServerIsExplained(t *testing.T) {
-	t.Parallel()
-	c := server.ForTest(t)
-	o := locktop(t, "list", "-u", "rediss://"+c.Addr(), "--timeout", "300ms")
-	o.cannotConnect(t, "rediss://"+c.Addr(), "does the server speak TLS there?")
+	socket, frozen, plain := filepath.Join(t.TempDir(), "r.sock"), server.ForTest(t), server.ForTest(t)
+	check.NoError(t, frozen.Freeze())
+	locktop(t, "list", "-s", socket).cannotConnect(t, "unix://"+socket, "no such file")
+	locktop(t, "list", "-u", "redis://"+frozen.Addr(), "--timeout", "50ms").cannotConnect(t, "redis://"+frozen.Addr(), "50 ms") // not longer
+	// A plain server takes the beginning of TLS for a command, and waits for the rest.
+	tls := locktop(t, "list", "-u", "rediss://"+plain.Addr(), "--timeout", "300ms")
+	tls.cannotConnect(t, "rediss://"+plain.Addr(), "does the server speak TLS there?")
 }
 
 func TestAPlainServerIsNoSentinel(t *testing.T) {
@@ -365,5 +354,35 @@ func within(t *testing.T, limit time.Duration, holds func() bool) {
 		passed := time.Since(began)
 		check.Require(t, passed <= limit, "it does not come about within %v", limit)
 		time.Sleep(min(max(passed/8, 5*time.Millisecond), 50*time.Millisecond))
+	}
+}
+
+func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
+	const at, away, agents = "-u redis://127.0.0.1:1", "-u redis://10.1.2.3:6379", "--control redis://127.0.0.1:2 --agents "
+	for args, want := range map[string]string{
+		"agent": "an agent needs --control",
+		"agent --control redis://127.0.0.1:1 " + at: "unknown flag -u",
+		"load --agents 2":                                    "--agents needs --control",
+		"load --control redis://127.0.0.1:1":                 "--control needs --agents",
+		"load " + agents + "2000":                            "1 to 1000",
+		"load " + agents + "2 --demo":                        "--demo and --control contradict each other",
+		"load " + agents + "2 --check":                       "--check sees one process only",
+		"load " + agents + "2 --events e":                    "the events stay with the agents",
+		"load " + agents + "2 --sentinel 127.0.0.1:1":        "agents do not ask Sentinels",
+		"load " + agents + "2 --witness redis://127.0.0.1:1": "the control server is the witness",
+		at + " --load --agents 4":                            "--agents needs --control",
+		at + " --agents 4":                                   "--agents needs --control",
+		at + " --control redis://127.0.0.1:2":                "--control needs --agents",
+		away + " " + agents + "4":                            "is on another machine",
+		at + " " + agents + "4 --production":                 "contradict",
+		"--sentinel 127.0.0.1:1 --master m " + agents + "4":  "agents do not ask Sentinels",
+		away + " --load":                                     "is on another machine",
+		at + " --load --production":                          "contradict",
+		at + " --load -n all":                                "one database",
+		"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load": "one server",
+		"list --cluster --redlock redis://a,redis://b":                                 "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "", "list --redlock redis://a -p 1": "",
+		"list --master m": "", "list --prefer-replica": "", "list --redlock http://a": "", "list -n some": "", "list --budget 0": "", "list --budget 101": "", "list --budget fast": "",
+	} {
+		locktop(t, strings.Fields(args)...).fails(t, exitUsage, want)
 	}
 }

@@ -122,11 +122,8 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	for name, value := range flags {
 		check.ErrorIs(t, existsInLocktop("locktop export "+name+"="+value), nil)
 	}
-}
 
-func TestTheImageHasTheProgramOfTheManifest(t *testing.T) {
-	pod, _ := podOf(t)
-	image := readText(t, imageFile)
+	image := readText(t, imageFile) // it has the program of the manifest, and its user
 	program, _ := at(pod, "containers.0.command.0").(string)
 	user := fmt.Sprintf("USER %v:%v\n", at(pod, "securityContext.runAsUser"), at(pod, "securityContext.runAsGroup"))
 	for _, want := range []string{"COPY locktop " + program + "\n", fmt.Sprintf("ENTRYPOINT [%q]\n", program), user} {

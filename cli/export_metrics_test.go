@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,23 +30,8 @@ type metric struct {
 	labels []string // sorted
 }
 
-var (
-	scrapedOnce   sync.Once
-	scrapedAll    map[string]metric
-	scrapedBodies []string
-)
-
-// scraped returns the metrics of a server with locks and of a Redlock, with all flags that
-// add metrics, and the pages of both. All tests have those of the first call.
-func scraped(t *testing.T) (all map[string]metric, pages []string) {
-	t.Helper()
-	scrapedOnce.Do(func() { scrapedAll, scrapedBodies = scrape(t) })
-	if scrapedAll == nil {
-		t.Skip("the test that scraped first failed or was skipped")
-	}
-	return maps.Clone(scrapedAll), scrapedBodies
-}
-
+// scrape returns the metrics of a server with locks and of a Redlock, with all flags that add metrics, and the pages
+// of both.
 func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	t.Helper()
 	f := newFailures(t, "--classes", "--lock-metric", "stock:victim:lock")
@@ -73,58 +57,71 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	return all, pages
 }
 
-func TestThePageListsTheMetrics(t *testing.T) {
-	testtier.Long(t, "it scrapes servers with every finding")
+// A scrape is what the page and the users of the metrics say.
+func TestAScrape(t *testing.T) {
 	t.Parallel()
-	all, _ := scraped(t)
-	row := regexp.MustCompile("(?m)^\\| `(locktop_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
-	for _, r := range row.FindAllStringSubmatch(readText(t, exportPage), -1) {
-		name, labels := r[1], slices.Sorted(slices.Values(strings.Split(r[3], ", ")))
-		if got := all[name]; got.kind != r[2] || !slices.Equal(got.labels, labels) {
-			t.Errorf("%s is a %s with the labels %q, a scrape has a %s with %q", name, r[2], labels, got.kind, got.labels)
-		}
-		delete(all, name)
+	if !testtier.InLong() {
+		needPrometheus(t, "promtool")
 	}
-	for name := range all {
-		t.Errorf("%s does not list %s", exportPage, name)
-	}
-}
-
-func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
-	testtier.Long(t, "it scrapes servers with every finding")
-	t.Parallel()
-	all, pages := scraped(t)
-	used := map[string]bool{"locktop_build_info": true}
-	uses := func(where, query string, templates ...string) {
-		names, labels := usedBy(query, templates...)
-		var known []string
-		for _, name := range names {
-			if part := regexp.MustCompile(`^(.*)_(bucket|sum|count)$`).FindStringSubmatch(name); part != nil && all[part[1]].kind == "histogram" {
-				name = part[1]
-				known = append(known, "le")
+	all, pages := scrape(t)
+	t.Run("the table of the page lists exactly its metrics", func(t *testing.T) {
+		testtier.Long(t, "it scrapes servers with every finding")
+		left := maps.Clone(all)
+		row := regexp.MustCompile("(?m)^\\| `(locktop_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
+		for _, r := range row.FindAllStringSubmatch(readText(t, exportPage), -1) {
+			name, labels := r[1], slices.Sorted(slices.Values(strings.Split(r[3], ", ")))
+			if got := left[name]; got.kind != r[2] || !slices.Equal(got.labels, labels) {
+				t.Errorf("%s is a %s with the labels %q, a scrape has a %s with %q", name, r[2], labels, got.kind, got.labels)
 			}
-			used[name] = true
-			check.True(t, all[name].kind != "", "%s uses %s, which a scrape does not have: %s", where, name, query)
-			known = append(known, all[name].labels...)
+			delete(left, name)
 		}
-		for _, m := range regexp.MustCompile(`\b(finding|severity|event|state)=~?"([^"]*)"`).FindAllStringSubmatch(query, -1) {
-			for value := range strings.SplitSeq(m[2], "|") {
-				check.True(t, strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)),
-					"%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
+		for name := range left {
+			t.Errorf("%s does not list %s", exportPage, name)
+		}
+	})
+	t.Run("rules and dashboard use its metrics, and all but the version", func(t *testing.T) {
+		testtier.Long(t, "it scrapes servers with every finding")
+		used := map[string]bool{"locktop_build_info": true}
+		uses := func(where, query string, templates ...string) {
+			names, labels := usedBy(query, templates...)
+			var known []string
+			for _, name := range names {
+				if part := regexp.MustCompile(`^(.*)_(bucket|sum|count)$`).FindStringSubmatch(name); part != nil && all[part[1]].kind == "histogram" {
+					name = part[1]
+					known = append(known, "le")
+				}
+				used[name] = true
+				check.True(t, all[name].kind != "", "%s uses %s, which a scrape does not have: %s", where, name, query)
+				known = append(known, all[name].labels...)
+			}
+			for _, m := range regexp.MustCompile(`\b(finding|severity|event|state)=~?"([^"]*)"`).FindAllStringSubmatch(query, -1) {
+				for value := range strings.SplitSeq(m[2], "|") {
+					check.True(t, strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)),
+						"%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
+				}
+			}
+			for _, l := range labels {
+				check.True(t, slices.Contains(known, l), "%s uses the label %s, which no metric of it has: %s", where, l, query)
 			}
 		}
-		for _, l := range labels {
-			check.True(t, slices.Contains(known, l), "%s uses the label %s, which no metric of it has: %s", where, l, query)
+		for _, a := range alerts(t) {
+			uses(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
 		}
-	}
-	for _, a := range alerts(t) {
-		uses(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
-	}
-	dashboard := decoded[any](t, readText(t, dashboardFile))
-	eachQuery(dashboard, func(query, legend string) { uses("the dashboard", query, legend) })
-	for name := range all {
-		check.True(t, used[name], "neither an alert nor the dashboard uses %s", name)
-	}
+		dashboard := decoded[any](t, readText(t, dashboardFile))
+		eachQuery(dashboard, func(query, legend string) { uses("the dashboard", query, legend) })
+		for name := range all {
+			check.True(t, used[name], "neither an alert nor the dashboard uses %s", name)
+		}
+	})
+	t.Run("it passes promtool, which knows the conventions for names", func(t *testing.T) {
+		needPrometheus(t, "promtool")
+		for _, text := range pages {
+			cmd := exec.Command("promtool", "check", "metrics")
+			cmd.Stdin = strings.NewReader(text)
+			out, err := cmd.CombinedOutput()
+			check.True(t, err == nil && len(out) == 0, "promtool check metrics: %v\n%s", err, out)
+		}
+	})
 }
 
 // eachQuery calls f for each query of a dashboard, with the text that names its series.
@@ -169,18 +166,6 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 		}
 	}
 	return names, labels
-}
-
-func TestThePagePassesPromtool(t *testing.T) {
-	t.Parallel()
-	needPrometheus(t, "promtool")
-	_, pages := scraped(t)
-	for _, text := range pages {
-		cmd := exec.Command("promtool", "check", "metrics")
-		cmd.Stdin = strings.NewReader(text)
-		out, err := cmd.CombinedOutput()
-		check.True(t, err == nil && len(out) == 0, "promtool check metrics: %v\n%s", err, out)
-	}
 }
 
 // The exporter watches the server at least once per second. Between, 100 scrapes pass in

@@ -144,13 +144,3 @@ func TestAllDatabasesAreRead(t *testing.T) {
 	check.True(t, dbs == "0 5 10 15 " && len(doc.Nodes) == 1 && doc.Nodes[0].Locks == 4 && doc.Nodes[0].Keys == 4,
 		"locks in the databases %s, on %+v", dbs, doc.Nodes)
 }
-
-func TestServersThatContradictEachOtherAreRefused(t *testing.T) {
-	t.Parallel()
-	for _, args := range []string{
-		"--cluster --redlock redis://a,redis://b", "--cluster --sentinel a", "--sentinel a -H b", "--redlock redis://a -p 1",
-		"--master m", "--prefer-replica", "--redlock http://a", "-n some", "--budget 0", "--budget 101", "--budget fast",
-	} {
-		locktop(t, append([]string{"list"}, strings.Fields(args)...)...).fails(t, exitUsage)
-	}
-}

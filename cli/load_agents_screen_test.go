@@ -79,16 +79,3 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	term.quit()
 	wantNoKeys(t, target, control) // after quitting
 }
-
-func TestTheScreenChecksTheFlagsOfAgents(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"-u redis://127.0.0.1:1 --load --agents 4", "--agents needs --control"},
-		{"-u redis://127.0.0.1:1 --agents 4", "--agents needs --control"},
-		{"-u redis://127.0.0.1:1 --control redis://127.0.0.1:2", "--control needs --agents"},
-		{"-u redis://10.1.2.3:6379 --control redis://127.0.0.1:2 --agents 4", "is on another machine"},
-		{"-u redis://127.0.0.1:1 --control redis://127.0.0.1:2 --agents 4 --production", "contradict"},
-		{"--sentinel 127.0.0.1:1 --master m --control redis://127.0.0.1:2 --agents 4", "agents do not ask Sentinels"},
-	} {
-		locktop(t, strings.Fields(c.args)...).fails(t, exitUsage, c.want)
-	}
-}

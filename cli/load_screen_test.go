@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"locktop/internal/check"
@@ -36,16 +35,5 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 		term.quit()
 		keys := rdb.Keys(context.Background(), "*").Val()
 		check.True(t, len(keys) == 1 && keys[0] == "lock:mine", "%q: the server is left with %q", flags, keys)
-	}
-}
-
-func TestTheLoadOfTheScreenIsRefusedWhereItHasNoPlace(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"-u redis://10.1.2.3:6379 --load", "is on another machine"},
-		{"-u redis://127.0.0.1:1 --load --production", "contradict"},
-		{"-u redis://127.0.0.1:1 --load -n all", "one database"},
-		{"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load", "one server"},
-	} {
-		locktop(t, strings.Fields(c.args)...).fails(t, exitUsage, c.want)
 	}
 }

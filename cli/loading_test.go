@@ -44,7 +44,7 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 	}
 }
 
-// Each command waits for a server that loads its data, says so once, and then does its work.
+// Each command waits for a server that loads its data, says so once, and then does its work. An interrupt ends the wait.
 func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	testtier.Long(t, "a server loads for seconds")
 	t.Parallel()
@@ -56,6 +56,10 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	} {
 		commands[spawn(t, append(strings.Fields(line), "-u", "redis://"+addr, "--timeout", "30s")...)] = code
 	}
+	interrupted := spawn(t, "list", "-u", "redis://"+addr, "--timeout", "30s")
+	interrupted.says("waiting for at most")
+	interrupted.signal(os.Interrupt)
+	interrupted.exits(exitInterrupted)
 	for s := range commands {
 		s.says("LOADING")
 	}
@@ -66,15 +70,4 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 		errs := s.errs.String()
 		check.True(t, strings.Count(errs, "LOADING") == 1 && waits.MatchString(errs), "%q: %s", s.cmd.Args, errs)
 	}
-}
-
-func TestAnInterruptEndsTheWaitForAServerThatLoads(t *testing.T) {
-	testtier.Long(t, "a server loads for seconds")
-	t.Parallel()
-	addr, done := loadingServer(t)
-	defer done()
-	s := spawn(t, "list", "-u", "redis://"+addr, "--timeout", "30s")
-	s.says("waiting for at most")
-	s.signal(os.Interrupt)
-	s.exits(exitInterrupted)
 }

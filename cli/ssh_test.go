@@ -145,6 +145,12 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
 	left, _ := filepath.Glob(folder + "/locktop-ssh-*")
 	check.True(t, len(left) == 0, "left: %v", left)
+
+	killed := spawn(t, "watch", "-u", "redis://"+single.Addr(), "--ssh", "inner")
+	killed.out.sees(t, "appeared lock:a")
+	check.AtLeast(t, len(sshProcesses(t, folder)), 2, "processes")
+	killed.kill() // not even the processes of ssh outlive it
+	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
 }
 
 func TestWhatSSHRefusesIsOneLine(t *testing.T) {
@@ -175,19 +181,6 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 	}
 	_, err := os.Stat(folder + "/hacked")
 	check.True(t, err != nil, "ssh ran a command of --ssh")
-}
-
-func TestNoSSHOutlivesLocktop(t *testing.T) {
-	testtier.Long(t, "it starts sshd and kills every client of it")
-	folder := hops(t)
-	addr := aLock(t)
-	s := spawn(t, "watch", "-u", "redis://"+addr, "--ssh", "inner")
-	s.out.sees(t, "appeared lock:a")
-	if len(sshProcesses(t, folder)) < 2 {
-		t.Errorf("only these processes: %q", sshProcesses(t, folder))
-	}
-	s.kill()
-	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
 }
 
 // skipSSH skips a test that needs ssh; where nothing real may be skipped, it fails.
