@@ -3,8 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,4 +77,130 @@ func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
 
 	send(t, addr, "DEL", "gate:2") // its holder ends
 	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="deadlock"`) == 0 })
+}
+
+// A queue of a fair lock as Redisson stores it, without dead waiters.
+var (
+	tryFair = redis.NewScript(`
+local first = redis.call('LINDEX', KEYS[2], 0)
+if redis.call('EXISTS', KEYS[1]) == 0 and (not first or first == ARGV[1]) then
+  if first then redis.call('LPOP', KEYS[2]) redis.call('ZREM', KEYS[3], first) end
+  redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)
+  return 1
+end
+if not redis.call('ZSCORE', KEYS[3], ARGV[1]) then
+  redis.call('RPUSH', KEYS[2], ARGV[1]) redis.call('ZADD', KEYS[3], 99999999999999, ARGV[1])
+end
+return 0`)
+	freeFair = redis.NewScript(`return redis.call('DEL', unpack(KEYS))`)
+)
+
+// fairOwner is a thread that takes fair locks.
+type fairOwner struct {
+	rdb *redis.Client
+	id  string
+}
+
+func (o fairOwner) try(ctx context.Context, key string) bool {
+	n, err := tryFair.Run(ctx, o.rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}, o.id).Int()
+	return err == nil && n == 1
+}
+
+// acquire polls for a lock until it has it or ctx ends.
+func (o fairOwner) acquire(ctx context.Context, key string) bool {
+	for !o.try(ctx, key) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Duration((0.5 + rand.Float64()) * float64(500*time.Millisecond))):
+		}
+	}
+	return true
+}
+
+// live takes one or two locks, in order, again and again.
+func (o fairOwner) live(ctx context.Context, locks int) {
+	for ctx.Err() == nil {
+		first := rand.N(locks)
+		keys := []string{fmt.Sprintf("busy:%d", first)}
+		if second := rand.N(locks); second > first {
+			keys = append(keys, fmt.Sprintf("busy:%d", second))
+		}
+		var held []string
+		for _, key := range keys {
+			if o.acquire(ctx, key) {
+				held = append(held, key)
+				time.Sleep(time.Duration(rand.N(300)) * time.Millisecond) // the work under the lock
+			}
+		}
+		for _, key := range held {
+			o.rdb.Del(context.WithoutCancel(ctx), key)
+		}
+		time.Sleep(time.Duration(500+rand.N(1000)) * time.Millisecond)
+	}
+}
+
+// deadlocks returns when a watch has found each deadlock, by key.
+func (w *witnessed) deadlocks() map[string]time.Time {
+	at := make(map[string]time.Time)
+	for c, times := range w.all() {
+		if strings.Contains(c.ID, "deadlock") {
+			at[c.Key] = times[len(times)-1]
+		}
+	}
+	return at
+}
+
+// Among 1,000 busy owners, deadlocks of two and three are found within 2 s, and no others.
+// LOCKTOP_PROOF is how many seconds the load lasts after that.
+func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
+	seconds, err := strconv.Atoi(os.Getenv("LOCKTOP_PROOF"))
+	if err != nil {
+		t.Skip("LOCKTOP_PROOF=3600 runs it for an hour")
+	}
+	addr := server.ForTest(t).Addr()
+	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 100})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	owner := func(n int) fairOwner {
+		return fairOwner{rdb, fmt.Sprintf("%08x-0795-4907-87fd-6c719a6b4586:%d", n%50, n)}
+	}
+	found := watchAsAProgram(t, rdb)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for n := range 1000 {
+		busy.Go(func() { owner(n).live(ctx, 400) })
+	}
+	time.Sleep(5 * time.Second)
+	began := time.Now()
+	made := make(map[string]bool)
+	var took []time.Duration
+	for n := range 20 {
+		length := 2 + n%2
+		var keys []string
+		for i := range length {
+			keys = append(keys, fmt.Sprintf("gate:%d:%d", n, i))
+			made[keys[i]] = true
+			check.Require(t, owner(2000+10*n+i).try(ctx, keys[i]), "a lock of its own is taken")
+		}
+		time.Sleep(time.Duration(1000+rand.N(1000)) * time.Millisecond)
+		for i := range keys {
+			owner(2000+10*n+i).try(ctx, keys[(i+1)%length])
+		}
+		closed := time.Now()
+		within(t, longestWait, func() bool { return !found.deadlocks()[keys[0]].IsZero() })
+		took = append(took, found.deadlocks()[keys[0]].Sub(closed))
+		for _, key := range keys {
+			_ = freeFair.Run(ctx, rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}).Err()
+		}
+	}
+	for time.Since(began) < time.Duration(seconds)*time.Second {
+		time.Sleep(time.Second)
+	}
+	for key := range found.deadlocks() {
+		check.True(t, made[key], "a deadlock at %s, which has none", key)
+	}
+	t.Logf("%d deadlocks were found after %s; %d events in %s, no other deadlock", len(took), percentiles(took), len(found.all()), time.Since(began).Round(time.Second))
+	check.True(t, slices.Max(took) <= 2*time.Second, "more than 2 s")
 }

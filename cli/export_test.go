@@ -1,18 +1,38 @@
 package cli
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/cli/connect"
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/keyspace/metrics"
+	"locktop/keyspace/recording"
 )
 
 // exported is a running `locktop export` in a process of its own.
@@ -176,6 +196,388 @@ func TestExportRefusesWhatCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktop(t, append([]string{"export"}, c.args...)...).fails(t, c.code, c.says)
+		})
+	}
+}
+
+// recordedUntil reads a recording until a condition is met at its end.
+func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bool) {
+	t.Helper()
+	var last keyspace.Snapshot
+	for deadline := time.Now().Add(longestWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		r, err := recording.Open(dir)
+		if err != nil {
+			continue // there is no frame yet
+		}
+		_, end := r.Span()
+		last, err = r.At(end, end.Add(-time.Minute))
+		check.NoError(t, errors.Join(err, r.Damage(), r.Close()))
+		if ok(last) {
+			return
+		}
+	}
+	t.Fatalf("the recording never has %s; its end is %+v", what, last)
+}
+
+func isHeld(key string) func(keyspace.Snapshot) bool {
+	return func(s keyspace.Snapshot) bool {
+		return len(s.Locks) == 1 && s.Locks[0].Key == key && strings.HasPrefix(s.Locks[0].Holders[0].ID, "redacted-")
+	}
+}
+
+// The exporter is killed, and started again in the same directory.
+func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
+	testtier.Long(t, "it records for seconds")
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	dir := filepath.Join(t.TempDir(), "box")
+	send(t, addr, "SET", "lock:a", token, "PX", "60000")
+	e := startExport(t, "-u", "redis://"+addr, "--record", dir)
+	recordedUntil(t, dir, "lock:a", isHeld("lock:a"))
+
+	second := locktop(t, "export", "--web.listen-address", "127.0.0.1:0", "-u", "redis://"+addr, "--record", dir)
+	second.fails(t, exitFailure, "locktop: --record: record in "+dir+": another process records in it\n")
+
+	send(t, addr, "DEL", "lock:a")
+	recordedUntil(t, dir, "the end of lock:a", func(s keyspace.Snapshot) bool {
+		return len(s.Locks) == 0 && len(s.Events) > 0 && s.Events[len(s.Events)-1].Kind.Ends()
+	})
+	e.kill()
+
+	send(t, addr, "SET", "lock:b", token, "PX", "60000")
+	startExport(t, "-u", "redis://"+addr, "--record", dir)
+	recordedUntil(t, dir, "lock:b", isHeld("lock:b"))
+	n, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
+	check.True(t, err == nil && len(n) == 2, "the segments are %v, %v", n, err)
+}
+
+func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "")
+	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
+	e.says("stopped: mkdir " + file)
+	eventually(t, func() bool { return strings.Contains(e.page(), "\nlocktop_recording_up{") })
+	up, recording := e.value("locktop_up"), e.value("locktop_recording_up")
+	check.True(t, up == 1 && recording == 0, "locktop_up is %v, locktop_recording_up %v", up, recording)
+	e = startExport(t, "-u", "redis://"+addr, "--record", t.TempDir())
+	eventually(t, func() bool { return e.value("locktop_recording_up") == 1 })
+}
+
+func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := []string{"--record", dir}
+	addrs := []string{server.ForTest(t).Addr(), server.ForTest(t).Addr()}
+	for _, addr := range addrs {
+		args = append(args, "-u", "redis://"+addr)
+	}
+	startExport(t, args...)
+	for _, addr := range addrs {
+		recordedUntil(t, filepath.Join(dir, dirName("redis://"+addr+"/0")), "a complete scan", func(s keyspace.Snapshot) bool { return s.Complete })
+	}
+	locktop(t, "replay", dir).fails(t, exitFailure, filepath.Join(dir, dirName("redis://"+addrs[0]+"/0")))
+}
+
+func TestSizesAreReadAndPrinted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"1GiB": "1GiB", "500MB": "500MB", "1024 mib": "1GiB", "2000000000": "2GB", "64kib": "64KiB", "7": "7B", "0": "0B"} {
+		var s byteSize
+		err := s.Set(text)
+		check.True(t, err == nil && s.String() == want, "%q is %s, %v, want %s", text, s.String(), err, want)
+	}
+	for _, text := range []string{"", "GiB", "-1MB", "1.5GiB", "1e9", "9999999999GiB", "1TB"} {
+		check.True(t, new(byteSize).Set(text) != nil, "%q is a size", text)
+	}
+	for _, args := range [][]string{{"--keep", "2h"}, {"--record", "x", "--keep", "5m"}, {"--record", "x", "--keep-size", "1MB"}, {"--record", "x", "--keep-size", "big"}} {
+		locktop(t, append([]string{"export"}, args...)...).fails(t, exitUsage)
+	}
+}
+
+func TestTheReasonsWhyATargetIsDown(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	read := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Err: err} }
+	for want, errs := range map[metrics.DownReason][]error{
+		metrics.Resolution:     {dial(&net.DNSError{Name: "x", IsNotFound: true}), dial(&net.DNSError{Name: "x", IsTimeout: true})},
+		metrics.Unreachable:    {dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), dial(syscall.ENETUNREACH)},
+		metrics.ConnectTimeout: {dial(os.ErrDeadlineExceeded), dial(os.NewSyscallError("connect", syscall.ETIMEDOUT))},
+		metrics.Refused:        {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.ENOENT)},
+		metrics.ReplyTimeout:   {read(os.ErrDeadlineExceeded), context.DeadlineExceeded},
+		metrics.Closed:         {io.EOF, read(syscall.ECONNRESET), net.ErrClosed},
+		metrics.TLS:            {tls.RecordHeaderError{Msg: "x"}, &tls.CertificateVerificationError{Err: errors.New("x")}, &net.OpError{Op: "remote error", Err: tls.AlertError(42)}},
+		metrics.OtherReason:    {errors.New("x")},
+	} {
+		for _, err := range errs {
+			err = fmt.Errorf("read: %w", err)
+			for _, err := range []error{err, inspect.NoAnswerError{err, errors.New("another")}} {
+				got := downReason(err)
+				check.True(t, got == want, "%v: %s, want %s", err, got, want)
+			}
+		}
+	}
+}
+
+// reasonIs waits until the target is down for a reason, and only for that one.
+func (e *exported) reasonIs(why metrics.DownReason) {
+	e.t.Helper()
+	e.sees(`locktop_down_reason\{target=".*",reason="` + string(why) + `"\} 1`)
+	n := len(regexp.MustCompile(`(?m)^locktop_down_reason\{.*\} 1$`).FindAllString(e.page(), -1))
+	check.True(e.t, n == 1, "%d reasons", n)
+}
+
+// An export tells a server that hangs from one that has ended, and says how old its metrics
+// are. It reads the locks soon after the server answers again: before, it paused for 20
+// times the stall.
+func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
+	testtier.Long(t, "a target stands still for seconds")
+	t.Parallel()
+	child := server.ForTest(t)
+	send(t, child.Addr(), "SET", "lock:a", token, "PX", "600000")
+	e := startReadyExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms", "--timeout", "1s")
+	e.sees(`locktop_locks\{.*,state="held"\} 1`)
+	if strings.Contains(e.page(), `"} 1`+"\n# HELP locktop_last_answer") || !strings.Contains(e.page(), `reason="refused"} 0`) {
+		t.Errorf("a target that is up has a reason:\n%s", e.page())
+	}
+	frozen := time.Now()
+	check.NoError(t, child.Freeze())
+	e.sees(`locktop_up\{.*\} 0`)
+	e.reasonIs(metrics.ReplyTimeout)
+	if age := time.Since(e.time("locktop_last_answer_timestamp_seconds")); age < time.Since(frozen)-time.Second || age > time.Since(frozen)+10*time.Second {
+		t.Errorf("%v after the begin of the stall, the last answer is %v old", time.Since(frozen), age)
+	}
+	check.NoError(t, child.Continue())
+	back := time.Now()
+	send(t, child.Addr(), "SET", "lock:b", token, "PX", "600000")
+	e.sees(`locktop_locks\{.*,state="held"\} 2`)
+	took := time.Since(back)
+	check.True(t, !testtier.Proving() || took <= 15*time.Second, "the export read the locks %v after the end of the stall", took)
+	e.says("answers after")
+	check.NoError(t, child.Kill())
+	e.reasonIs(metrics.Refused)
+}
+
+// time returns the value of a metric as a time.
+func (e *exported) time(metric string) time.Time {
+	e.t.Helper()
+	value := regexp.MustCompile(`(?m)^` + metric + `\{.*\} (\S+)$`).FindStringSubmatch(e.page())
+	check.Require(e.t, value != nil, "no %s", metric)
+	seconds := check.Must(strconv.ParseFloat(value[1], 64))(e.t)
+	return time.UnixMilli(int64(seconds * 1000))
+}
+
+func TestAnExportTellsAServerThatRefusesItsUser(t *testing.T) {
+	t.Parallel()
+	child := server.ForTest(t, "--requirepass", "secret")
+	startExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms").reasonIs(metrics.Rejected)
+}
+
+// pacedSource is a source whose n-th snapshot takes waits[n] and costs work[n]. It
+// records when each was asked for.
+type pacedSource struct {
+	waits, work []time.Duration
+	began       time.Time
+	asked       []time.Duration // since began
+}
+
+func (s *pacedSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	n := len(s.asked)
+	s.asked = append(s.asked, time.Since(s.began))
+	at := func(all []time.Duration) time.Duration {
+		if n < len(all) {
+			return all[n]
+		}
+		return 0
+	}
+	select {
+	case <-time.After(at(s.waits)):
+	case <-ctx.Done():
+		return keyspace.Snapshot{}, ctx.Err()
+	}
+	return keyspace.Snapshot{At: time.Now(), Complete: true, Cost: keyspace.Cost{OwnTime: at(s.work)}}, nil
+}
+
+// pace returns when an export with --every 1s asks a source for snapshots within a time.
+func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s.began = time.Now()
+		target := &exportTarget{name: "a", open: &connect.Target{}, source: s}
+		e := &export{
+			program: &program{}, options: exportOptions{every: time.Second},
+			targets: []*exportTarget{target}, metrics: metrics.New(metrics.Options{}, metrics.Target{Name: "a"}),
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		e.watch(ctx, target)
+	})
+	return s.asked
+}
+
+func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
+	for _, stall := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 8 * time.Minute} {
+		s := &pacedSource{waits: []time.Duration{0, stall}}
+		asked := pace(t, s, stall+5*time.Second)
+		back := time.Second + stall
+		want := []time.Duration{0, time.Second, back, back + time.Second}
+		check.True(t, slices.Equal(asked[:min(4, len(asked))], want), "after a stall of %v: updates at %v, want %v", stall, asked, want)
+	}
+}
+
+func TestAnExportKeepsItsPaceOnASlowNetwork(t *testing.T) {
+	s := &pacedSource{waits: slices.Repeat([]time.Duration{800 * time.Millisecond}, 100)}
+	asked := pace(t, s, 60*time.Second-time.Millisecond)
+	check.True(t, len(asked) == 60, "%d updates within a minute, want 60", len(asked))
+}
+
+// A long pause of the machine does not count as work for ever.
+func TestAnExportWorksForATwentiethOfTheTime(t *testing.T) {
+	s := &pacedSource{
+		waits: []time.Duration{0, 3 * time.Second},
+		work:  []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, time.Hour},
+	}
+	asked := pace(t, s, 40*time.Second)
+	want := []time.Duration{0, 4 * time.Second, 11 * time.Second, 26 * time.Second, 27 * time.Second}
+	check.True(t, slices.Equal(asked[:min(5, len(asked))], want), "updates at %v, want %v", asked, want)
+}
+
+// With LOCKTOP_PROOF: 1,000,000 keys with 100,000 locks, of which 20 are acquired anew and
+// 1,000 renewed per second. Without it, a hundredth.
+func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
+	testtier.Long(t, "it watches 10,000 keys for half a minute")
+	keys, locks := testtier.Size(10_000, 10_000, 1_000_000), testtier.Size(1000, 1000, 100_000)
+	rdb := clientTo(t, server.ForTest(t).Addr())
+	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
+		t.Helper()
+		for from := 0; from < n; from += 10_000 {
+			p := rdb.Pipeline()
+			for i := from; i < min(from+10_000, n); i++ {
+				add(p, i)
+			}
+			check.Must(p.Exec(t.Context()))(t)
+		}
+	}
+	key := func(i int) string { return fmt.Sprintf("lock:order:%d", i) }
+	acquire := func(p redis.Pipeliner, i int) { p.Set(t.Context(), key(i), uuid.NewString(), time.Hour) }
+	pipelined(keys-locks, func(p redis.Pipeliner, i int) { p.Set(t.Context(), fmt.Sprintf("cache:%d", i), i, 0) })
+	pipelined(locks, acquire)
+
+	e := startExport(t, "-u", "redis://"+rdb.Options().Addr, "--classes")
+	within(t, 10*time.Minute, func() bool {
+		return e.value("locktop_pass_complete") == 1 && e.value("locktop_locks") == float64(locks)
+	})
+	t.Logf("after the first scan of %.0f s: %s", e.value("locktop_pass_duration_seconds"), e.memory())
+	n := e.value("locktop_class_locks", `class="lock:order:*"`)
+	check.True(t, n == float64(locks), "%v locks in their class, want %d", n, locks)
+	series := len(regexp.MustCompile(`(?m)^locktop_`).FindAllString(e.page(), -1))
+	var took []time.Duration
+	for n := range 300 {
+		pipelined(locks/1000, func(p redis.Pipeliner, i int) { p.PExpire(t.Context(), key(n*locks/1000+i), time.Hour) })
+		pipelined(2, func(p redis.Pipeliner, i int) {
+			p.Del(t.Context(), key(n*2+i))
+			acquire(p, n*2+i)
+		})
+		began := time.Now()
+		e.page()
+		took = append(took, time.Since(began))
+		time.Sleep(100*time.Millisecond - time.Since(began)) // the pace of the changes
+	}
+	slices.Sort(took)
+	p99 := took[len(took)*99/100]
+	t.Logf("%d series; a scrape takes %v (p50), %v (p99); with changes: %s", series, took[len(took)/2], p99, e.memory())
+	check.True(t, series <= 2000 && (!testtier.Proving() || p99 <= 10*time.Millisecond), "%d series, scrape p99 %v", series, p99)
+}
+
+// memory returns the resident memory of the process and its peak, where the system tells.
+func (e *exported) memory() string {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(e.cmd.Process.Pid) + "/status")
+	if err != nil {
+		return "memory unknown"
+	}
+	lines := regexp.MustCompile(`(?m)^Vm(RSS|HWM):\s+.*$`).FindAllString(string(status), -1)
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+}
+
+// turnover acquires and releases locks on a server until ctx ends, and counts them.
+type turnover struct{ acquired atomic.Int64 }
+
+func (w *turnover) run(ctx context.Context, rdb *redis.Client, name string, hold time.Duration) {
+	for n := 0; ctx.Err() == nil; n++ {
+		key := fmt.Sprintf("lock:%s:%d", name, n%7)
+		if rdb.SetNX(ctx, key, token, time.Minute).Err() == nil {
+			w.acquired.Add(1)
+		}
+		time.Sleep(hold)
+		_ = rdb.Del(context.WithoutCancel(ctx), key).Err()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// With LOCKTOP_PROOF: real stalls of 1, 3 and 10 s, by a stopped process and by a slow
+// command, and a network with 300 ms. The figures follow within two updates and a round
+// trip, and all changes outside of an outage are counted.
+func TestAnExportAfterRealStalls(t *testing.T) {
+	testtier.Proof(t, "it takes minutes")
+	for _, c := range []struct {
+		name  string
+		stall time.Duration
+		delay time.Duration // one way
+		debug bool          // by DEBUG SLEEP, instead of SIGSTOP
+	}{
+		{"SIGSTOP", time.Second, 0, false}, {"SIGSTOP", 3 * time.Second, 0, false}, {"SIGSTOP", 10 * time.Second, 0, false},
+		{"DEBUG SLEEP", time.Second, 0, true}, {"DEBUG SLEEP", 3 * time.Second, 0, true}, {"DEBUG SLEEP", 10 * time.Second, 0, true},
+		{"slow network", 0, 150 * time.Millisecond, false},
+	} {
+		t.Run(fmt.Sprint(c.name, " ", c.stall), func(t *testing.T) {
+			child := server.DebugForTest(t)
+			rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
+			network := netfault.New(redis.NewDialer(rdb.Options()))
+			proxy := check.Must(network.Listen("tcp", child.Addr()))(t)
+			defer proxy.Close()
+			network.Delay(func() time.Duration { return c.delay })
+			send(t, child.Addr(), "SET", "lock:standing", token)
+			e := startReadyExport(t, "-u", "redis://"+proxy.Addr())
+			var work turnover
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var workers sync.WaitGroup
+			hold := 50*time.Millisecond + 10*c.delay // longer than the watcher takes to see it
+			for i := range 1 + 10*c.delay/time.Second {
+				workers.Go(func() { work.run(ctx, rdb, fmt.Sprint("w", i), hold) })
+			}
+			time.Sleep(5 * time.Second)
+			switch {
+			case c.debug:
+				check.NoError(t, rdb.Do(t.Context(), "DEBUG", "SLEEP", c.stall.Seconds()).Err())
+			case c.stall > 0:
+				check.NoError(t, child.Freeze())
+				time.Sleep(c.stall)
+				check.NoError(t, child.Continue())
+			}
+			back, before := time.Now(), e.value("locktop_events_total", `event="acquired"`)
+			within(t, longestWait, func() bool {
+				return e.value("locktop_up") == 1 && e.time("locktop_last_answer_timestamp_seconds").After(back) && e.value("locktop_events_total", `event="acquired"`) > before
+			})
+			if took := time.Since(back); took > 2*time.Second+2*c.delay+500*time.Millisecond {
+				t.Errorf("the next update was %v after the stall", took)
+			} else {
+				t.Logf("the next update was %v after the stall", took)
+			}
+			before = e.value("locktop_events_total", `event="acquired"`)
+			acquired := work.acquired.Load()
+			longest, last, at := time.Duration(0), before, time.Now()
+			for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+				if now := e.value("locktop_events_total", `event="acquired"`); now != last {
+					longest, last, at = max(longest, time.Since(at)), now, time.Now()
+				}
+			}
+			stop()
+			workers.Wait()
+			time.Sleep(5 * time.Second)
+			acquired = work.acquired.Load() - acquired
+			counted := e.value("locktop_events_total", `event="acquired"`) - before
+			t.Logf("at most %v between two updates; %d acquired since the update, %.0f counted; %.0f dropped", longest, acquired, counted, e.value("locktop_events_dropped_total"))
+			check.True(t, int64(counted) >= acquired && e.value("locktop_events_dropped_total") == 0, "%d acquired, %.0f counted", acquired, counted)
 		})
 	}
 }

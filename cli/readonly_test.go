@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"fmt"
+	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // allowed returns the commands that docs/operators.md allows locktop to send,
@@ -153,4 +158,241 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 		got := s.stranger.Get(t.Context(), "lock:a").Val()
 		check.True(t, got == token, "the lock is %q by now", got)
 	})
+}
+
+// advised creates the user that docs/operators.md recommends, with the first of
+// its lines that the server accepts. Only the password is changed. It returns
+// the line.
+func advised(t *testing.T, addr string) []any {
+	t.Helper()
+	var refused []error
+	for _, argv := range aclLines(t) {
+		if strings.HasPrefix(argv[3].(string), "+") {
+			continue
+		}
+		for i, word := range argv {
+			argv[i] = strings.Replace(word.(string), "CHANGE-ME", "c4nary", 1)
+		}
+		err := sent(t, addr, argv...).Err()
+		if err == nil {
+			return argv
+		}
+		refused = append(refused, err)
+	}
+	t.Fatalf("there is no line for this server: %v", refused)
+	return nil
+}
+
+// aclLines returns the words of the ACL lines of docs/operators.md, as a shell splits them
+// behind redis-cli. The prompt of redis-cli has the same rule for double quotes.
+func aclLines(t *testing.T) (all [][]any) {
+	t.Helper()
+	for line := range strings.Lines(readText(t, "../docs/operators.md")) {
+		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
+			continue
+		}
+		out := check.Must(exec.Command("sh", "-c", `printf '%s\n' `+line).Output())(t)
+		var argv []any
+		for _, word := range strings.Fields(string(out)) {
+			argv = append(argv, word)
+		}
+		plain := strings.Fields(strings.ReplaceAll(line, `"`, ""))
+		check.Require(t, len(argv) == len(plain) && argv[len(argv)-1] == plain[len(plain)-1], "a shell takes %q for %q", line, argv)
+		all = append(all, argv)
+	}
+	return all
+}
+
+// knows reports whether a server has a command.
+func knows(t *testing.T, addr, command string) bool {
+	t.Helper()
+	info := check.Must(sent(t, addr, "COMMAND", "INFO", command).Slice())(t)
+	return len(info) == 1 && info[0] != nil
+}
+
+// aUser creates a user with these permissions, as far as the server supports
+// them.
+func aUser(t *testing.T, addr, name string, rules ...string) {
+	t.Helper()
+	check.NoError(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
+}
+
+// oneOfEachType returns commands that create a lock of each type of key.
+func oneOfEachType() [][]any {
+	return [][]any{
+		{"SET", "lock:a", token, "PX", 600_000},
+		{"HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 3},
+		{"PEXPIRE", "orders", 600_000},
+		{"ZADD", "some:zset", 1, "a"},
+		{"SADD", "some:set", "a"},
+		{"RPUSH", "some:list", "a"},
+		{"XADD", "some:stream", "*", "a", "b"},
+	}
+}
+
+// aLockOfEachType creates a lock of each type of key on a server.
+func aLockOfEachType(t *testing.T, addr string) {
+	t.Helper()
+	for _, argv := range oneOfEachType() {
+		send(t, addr, argv...)
+	}
+}
+
+func TestTheAdvisedRightsAreEnough(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	advised(t, addr)
+	as := []string{"-u", "redis://locktop:c4nary@" + addr}
+	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
+	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
+	got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...)
+	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
+	checkNothingRefused(t, addr)
+}
+
+func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	line := advised(t, addr)
+	for _, c := range []struct{ without, said string }{
+		{"-time", "this user may not run TIME"},
+		{"-info", "this user may not run INFO"},
+		{"-dbsize", "this user may not run DBSIZE"},
+		{"-hrandfield", ""},
+		{"-pubsub", "this user may not run PUBSUB"},
+		{"-hscan", "this user may not run HSCAN"},
+		{"-time -info -dbsize", "this user may not run DBSIZE, INFO, TIME"},
+		{"resetkeys %R~lock:*", "this user may not read 5 of the keys"},
+	} {
+		if c.without == "-hrandfield" && !knows(t, addr, "hrandfield") {
+			continue
+		}
+		var rules []string
+		for _, word := range line[3:] {
+			rules = append(rules, word.(string))
+		}
+		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
+		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
+		lockNamed(t, doc, "lock:a")
+		check.True(t, strings.Count(said, "\n") <= 1 && strings.Contains(said, c.said) && (c.said != "" || said == ""),
+			"%s: it says %q, want %q", c.without, said, c.said)
+		if hidden := strings.Contains(c.without, "hscan") || strings.Contains(c.without, "resetkeys"); !hidden {
+			lockNamed(t, doc, "orders")
+		}
+	}
+}
+
+// A user with only the read category is common.
+func TestAUserWithReadAndScanSeesTheLocks(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
+	doc, said := listedOn(t, "-u", "redis://reader:c4nary@"+addr)
+	check.True(t, len(doc.Locks) == 2 && doc.Complete, "%+v", doc)
+	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, "this user may not run INFO, PUBSUB"),
+		"it says %q", said) // on Redis 6, TIME, too, is in the read category
+}
+
+// connectionState lists the commands that change the state of a connection and
+// that locktop may send to any server. Each was checked against Redis 8.0.2 and
+// Valkey 8.1.1, where CLIENT NO-TOUCH crashes the server:
+//
+//   - CLIENT TRACKING only with BCAST and prefixes that do not overlap. The server
+//     then records no keys for the connection, and looks up none for it.
+//   - CLIENT ID, LIST, SETNAME and SETINFO access no key.
+//   - READONLY changes which node serves a key, not how the key is looked up.
+//
+// locktop never sends CLIENT NO-TOUCH, NO-EVICT, CACHING, REPLY and MONITOR.
+var connectionState = []string{"client|id", "client|list", "client|setinfo", "client|setname", "client|tracking", "readonly"}
+
+func TestConnectionsSetNoStateButTheListed(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	tapped := tapOn(t, addr)
+	url := "redis://" + tapped.addr
+
+	for _, args := range [][]string{
+		{"list", "--lock", "some:*"}, {"inspect", "lock:a"}, {"doctor", "--for", "100ms"},
+		{"watch", "--for", "500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
+		{"release", "lock:a", "--write", "--yes"},
+	} {
+		got := locktop(t, append(args, "-u", url)...)
+		check.True(t, got.code == exitFine || got.code == exitFindings, "%v ends with %d: %s", args, got.code, got.errors)
+	}
+	got := brieflyLoaded(t, "", "--clients", "4", "--kind", "fair", "--demo=false", "-u", url)
+	check.True(t, got.code == exitFine, "load ends with %d: %s", got.code, got.errors)
+	term := openTerminal(t, 100, 30, "-u", url)
+	eventually(t, func() bool {
+		return strings.Contains(term.screen(), "orders") && slices.Contains(tapped.noted(), "client|tracking")
+	})
+	term.quit()
+
+	sent := tapped.noted()
+	for _, name := range []string{"client|setname", "client|tracking", "scan"} {
+		check.True(t, slices.Contains(sent, name), "%s was never sent: the test proves little", name)
+	}
+	for _, name := range sent {
+		state := strings.HasPrefix(name, "client|") || slices.Contains([]string{"monitor", "readonly", "multi", "watch"}, name)
+		check.True(t, !state || slices.Contains(connectionState, name), "%s was sent", name)
+	}
+}
+
+// The recommended user sees the locks of all formats as a user with all
+// permissions does, with every command that reads, and no command is refused.
+// If its key patterns are limited, it sees only the locks that match, and the
+// number of the others.
+func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
+	testtier.Long(t, "it writes the locks of all formats")
+	addr := server.ForTest(t).Addr()
+	rdb := clientTo(t, addr)
+	states := loadSamples(t, rdb)
+	line := advised(t, addr)
+	want := listed(t, addr, "--all")
+	t.Setenv("REDISCLI_AUTH", "c4nary")
+	as := []string{"--user", "locktop", "-u", "redis://" + addr}
+
+	got := listed(t, addr, "--all", "--user", "locktop")
+	for _, s := range states {
+		for _, e := range append(s.locks, s.possible...) {
+			e.check(t, s.name, got)
+		}
+	}
+	for key := range want {
+		seen, all := outline(got[key]), outline(want[key])
+		check.True(t, seen == all, "%q is %s, and this user sees %s", key, all, seen)
+	}
+	check.True(t, len(got) == len(want) && len(want) >= 100, "this user sees %d of %d locks", len(got), len(want))
+	for _, key := range slices.Sorted(maps.Keys(want))[:testtier.Size(20, len(want), len(want))] {
+		ran := locktop(t, append(append([]string{"inspect", "--all"}, as...), "--", key)...)
+		check.True(t, ran.code == exitFine, "inspect %q ends with %d: %s", key, ran.code, ran.errors)
+	}
+	for _, args := range [][]string{{"watch", "--for", "300ms"}, {"doctor", "--for", "300ms"}} {
+		if ran := locktop(t, append(args, as...)...); ran.code == exitFailure || ran.code == exitNoConnect || strings.Contains(ran.errors, "may not") {
+			t.Errorf("%s ends with %d: %s", args[0], ran.code, ran.errors)
+		}
+	}
+	checkNothingRefused(t, addr)
+
+	var rights []string
+	for _, word := range line[3:] {
+		rights = append(rights, word.(string))
+	}
+	aUser(t, addr, "locktop", append(rights, "resetkeys", "%R~lock:*")...)
+	few := listed(t, addr, "--all", "--user", "locktop")
+	for key := range want {
+		check.True(t, strings.HasPrefix(key, "lock:") == (few[key] != nil), "limited to lock:*, this user sees %q: %v", key, few[key] != nil)
+	}
+	check.True(t, len(few) >= 10, "limited to lock:*, this user sees %d locks: the test proves little", len(few))
+}
+
+// outline returns the fields of a listed lock without times.
+func outline(lock any) string {
+	if lock == nil {
+		return "nothing"
+	}
+	return fmt.Sprint(at(lock, "format"), at(lock, "confidence"), at(lock, "kind"), at(lock, "state"), at(lock, "holders.len"), at(lock, "waiter_count"), at(lock, "fence"))
 }

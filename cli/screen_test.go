@@ -1,9 +1,25 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/netfault"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/tui"
 )
 
@@ -31,5 +47,351 @@ func TestTheScreenFitsWhatTheTerminalCanDo(t *testing.T) {
 		c.look.applyTo(&w)
 		check.True(t, w.Theme == c.theme && w.Glyphs == c.glyphs && w.Dumb == c.dumb,
 			"%v: theme %q, glyphs %q, dumb %v", c.env, w.Theme, w.Glyphs, w.Dumb)
+	}
+}
+
+// terminal is a tmux of its own in which locktop runs.
+type terminal struct {
+	t       *testing.T
+	socket  string
+	pressed int // number of keys so far, without those typed into a prompt
+}
+
+// needTmux skips a test without tmux, or fails it if nothing may be skipped.
+func needTmux(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
+		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
+	}
+}
+
+// openTerminal runs locktop in a terminal of w columns and h lines until the
+// end of the test. Without tmux the test is skipped.
+func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
+	t.Helper()
+	program := check.Must(exec.LookPath("locktop"))(t)
+	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
+}
+
+// openTerminalFor is openTerminal for another command.
+func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
+	t.Helper()
+	needTmux(t)
+	dir := tmuxDir(t)
+	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
+	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
+	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
+	endWithTests(term.socket)
+	return term
+}
+
+// tmuxDir makes the directory of a tmux, and ends the tmux with the test.
+func tmuxDir(t *testing.T) string {
+	t.Helper()
+	dir, remove, err := server.TempDir() // a socket's path must be short
+	check.NoError(t, err)
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
+		_ = remove()
+	})
+	return dir
+}
+
+// endWithTests ends a tmux when this process has ended, even if it was killed.
+func endWithTests(socket string) {
+	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server", os.Getpid(), socket)
+	_ = exec.Command("tmux", "-S", socket, "run-shell", "-b", guard).Run() // the tmux may have ended with its program
+}
+
+func (term *terminal) tmux(args ...string) string {
+	term.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-S", term.socket}, args...)...).CombinedOutput()
+	check.Require(term.t, err == nil, "tmux %q: %v: %s", args, err, out)
+	return string(out)
+}
+
+func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
+
+// quit closes all dialogs, and then the program.
+func (term *terminal) quit() {
+	term.t.Helper()
+	for range 200 {
+		for _, key := range []string{"Escape", "q"} {
+			if exec.Command("tmux", "-S", term.socket, "send-keys", key).Run() != nil {
+				return // the program has ended
+			}
+			time.Sleep(100 * time.Millisecond) // otherwise the two would be another key
+		}
+	}
+	term.t.Fatalf("it does not end\n%s", term.screen())
+}
+
+// press presses a key, by its tmux name.
+func (term *terminal) press(key string) *terminal {
+	term.t.Helper()
+	term.pressed++
+	term.tmux("send-keys", key)
+	return term
+}
+
+// enter types a text into a prompt.
+func (term *terminal) enter(text string) *terminal {
+	term.t.Helper()
+	term.tmux("send-keys", "-l", text)
+	return term
+}
+
+// want waits until all texts are on the screen.
+func (term *terminal) want(texts ...string) *terminal {
+	term.t.Helper()
+	return term.wait(strings.Join(texts, ", "), has(texts))
+}
+
+// has returns a condition: all texts are on the screen.
+func has(texts []string) func(screen string) bool {
+	return func(screen string) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(screen, text) })
+	}
+}
+
+// sees waits up to 10 s until all texts are on the screen, and reports whether they were.
+func (term *terminal) sees(texts ...string) bool {
+	term.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if has(texts)(term.screen()) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait waits until the screen meets a condition.
+func (term *terminal) wait(what string, ok func(screen string) bool) *terminal {
+	term.t.Helper()
+	for range 600 {
+		if ok(term.screen()) {
+			return term
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	term.t.Fatalf("waited half a minute for: %s\n%s", what, term.screen())
+	return term
+}
+
+// inTmux starts a tmux with its default settings, and makes this process look
+// like a program in it.
+func inTmux(t *testing.T) (tmux func(args ...string) string) {
+	t.Helper()
+	needTmux(t)
+	socket := filepath.Join(tmuxDir(t), "tmux")
+	tmux = func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
+		check.Require(t, err == nil, "tmux %q: %v: %s", args, err, out)
+		return strings.TrimSuffix(string(out), "\n")
+	}
+	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
+	endWithTests(socket)
+	t.Setenv("TMUX", tmux("display-message", "-p", "#{socket_path},#{pid},0"))
+	return tmux
+}
+
+func TestTmuxReceivesACopiedText(t *testing.T) {
+	tmux := inTmux(t)
+	var out bytes.Buffer
+	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
+	check.NoError(t, (clipboard{&out}).Copy(text))
+	got := tmux("show-buffer")
+	check.True(t, got == text, "tmux has %q, want %q", got, text)
+	check.True(t, out.Len() == 0, "its terminal was told %q besides", out.String())
+}
+
+func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
+	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
+	var out bytes.Buffer
+	check.NoError(t, (clipboard{&out}).Copy("key"))
+	want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"
+	check.True(t, out.String() == want, "sent %q, want %q", out.String(), want)
+}
+
+func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
+	const want = "\a\x1b]9;locktop: a, b]0,x\a\x1b]777;notify;locktop;locktop: a, b]0,x\a"
+	for _, c := range []struct{ tmux, sty, want string }{
+		{"", "", want},
+		{"x", "", "\a\x1bPtmux;" + strings.ReplaceAll(want[1:], "\x1b", "\x1b\x1b") + "\x1b\\"},
+		{"", "x", "\a"},
+	} {
+		t.Setenv("TMUX", c.tmux)
+		t.Setenv("STY", c.sty)
+		var out strings.Builder
+		err := (notifier{&out}).Notify("a; b\x1b]0;x\a\u009d")
+		check.True(t, err == nil && out.String() == c.want, "%q, want %q: %v", out.String(), c.want, err)
+	}
+}
+
+// A screen keeps its settings in the state directory; with --no-state it neither reads nor writes
+// them, and a damaged file is replaced.
+func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
+	testtier.Long(t, "it starts the screen several times")
+	t.Parallel()
+	addr := aLock(t)
+	state := t.TempDir()
+	file := filepath.Join(state, "locktop", "screen.json")
+	program, err := executable()
+	check.NoError(t, err)
+	open := func(flags ...string) *terminal {
+		return openTerminalFor(t, 80, 24, append([]string{"env", "XDG_STATE_HOME=" + state, program, "-u", "redis://" + addr}, flags...)...)
+	}
+	open("--no-state").want("lock:a").press("6").want("TIME").quit()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Fatalf("--no-state: %v", err)
+	}
+	open().want("lock:a").press("6").want("TIME").quit()
+	text, err := os.ReadFile(file)
+	check.Require(t, err == nil && string(text) == `{"page":"events","sort":"severity"}`+"\n", "%s, %v", text, err)
+	open().want("TIME", "WHO").quit()
+	write(t, file, `{"page":`)
+	open().want("the settings of the last session are ignored: ", "lock:a").quit()
+	text, err = os.ReadFile(file)
+	check.True(t, err == nil && strings.Contains(string(text), `"page":"locks"`), "%s, %v", text, err)
+}
+
+func TestTheScreenTurnsToOtherLocks(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal")
+	t.Parallel()
+	srv := server.ForTest(t)
+	for db, key := range []string{"lock:zero", "lock:one"} {
+		rdb := clientWith(t, redis.Options{Addr: srv.Addr(), DB: db})
+		check.NoError(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
+		check.NoError(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
+	}
+	lacks := func(text string) func(string) bool {
+		return func(screen string) bool {
+			return strings.Contains(screen, "locks  ") && !strings.Contains(screen, text)
+		}
+	}
+	term := openTerminal(t, 160, 45, "-u", "redis://"+srv.Addr(), "--write")
+	term.want("lock:zero", "mutex:lock:zero").press(":").enter("db 1").press("Enter")
+	term.want("lock:one", srv.Addr()+"/1").wait("nothing of database 0", lacks("lock:zero"))
+	term.press(":").enter("match mutex:*").press("Enter").want("1 lock ", "mutex:lock:one")
+	term.press("x").press("r").want("will still believe").press("y").want("released mutex:lock:one")
+
+	one := clientWith(t, redis.Options{Addr: srv.Addr(), DB: 1})
+	n, err := one.Exists(context.Background(), "mutex:lock:one").Result()
+	check.True(t, n == 0 && err == nil, "%d locks are left, %v", n, err)
+	term.press(":").enter("db all").press("Enter").want("acts on the locks of one database")
+	term.press(":").enter("match *").press("Enter").want("lock:one")
+}
+
+// A new user reads only the screen, and presses thirteen keys at most.
+func TestTheDemoShowsHowLocksBehave(t *testing.T) {
+	testtier.Long(t, "it plays scenes in a terminal")
+	t.Parallel()
+	term := openTerminal(t, 120, 40, "demo")
+	term.want("m shows ", "job:nightly", "never", "OWNER", "TTL")
+
+	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
+	term.want("dies without releasing load:", "before the lease", "1 dead")
+	term.wait("the lease runs out", func(screen string) bool {
+		words := strings.Join(strings.Fields(screen), " ")
+		return strings.Contains(words, "the crash") && strings.Contains(words, "acquires it")
+	})
+
+	term.press("m").want("Choose a scene", "press a letter", "Esc close", "freeze-fenced").press("h")
+	term.want("freezes while holding", "1 frozen")
+	term.want("still believes it has", "acquires it as well")
+	term.want("refused, its", "older than the newest", "0 overlaps of leases, but two clients worked at the same time")
+
+	for tries := 5; !playsMinority(term); tries-- {
+		if tries == 1 {
+			t.Fatalf("the screen never showed that two of five servers answer:\n%s", term.screen())
+		}
+	}
+	check.True(t, term.pressed <= 13, "%d keys were pressed, want 13 at most", term.pressed)
+}
+
+// playsMinority plays the scene redlock-minority, and takes a third server down while two are down. It reports
+// whether the screen showed it: the two servers come back after some seconds, so a slow machine may miss the moment.
+// Then the keys do not count.
+func playsMinority(term *terminal) bool {
+	term.t.Helper()
+	before := term.pressed
+	term.press("m").want("redlock-minority").press("t").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
+	if term.sees("3 of 5 servers answer, a majority is 3: locks are taken and released as before") {
+		term.press("d")
+		if term.sees("2 of 5 servers answer, a majority is 3: no lock can be acquired") {
+			term.press("3")
+			if term.sees("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: mutual exclusion held") {
+				return true
+			}
+		}
+	}
+	term.pressed = before
+	term.press("3").want("○ stopped") // the end of the scene
+	term.pressed = before
+	return false
+}
+
+// shownTTL is the TTL of a row of the page with the locks, in seconds.
+var shownTTL = regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ ]* ?[●◐◆]`)
+
+// On a slow link, the deadlines on the screen are those of the server, also if no lock
+// changes. A new lock appears after a few round trips, and leaves at its deadline.
+func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
+	testtier.Long(t, "it measures the screen on a slow link")
+	t.Parallel()
+	proof := testtier.Proving()
+	trips, watched, rounds, short := []time.Duration{100 * time.Millisecond}, 6*time.Second, 1, 5*time.Second
+	if proof {
+		trips, watched, rounds, short = []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 20*time.Second, 5, 2*time.Second
+	}
+	for _, trip := range trips {
+		t.Run(trip.String(), func(t *testing.T) {
+			addr := server.ForTest(t).Addr()
+			rdb := clientTo(t, addr)
+			keys := mixedLocks(t, rdb)[:14]
+			network := netfault.New(redis.NewDialer(rdb.Options()))
+			network.Delay(func() time.Duration { return trip / 2 })
+			proxy := check.Must(network.Listen("tcp", addr))(t)
+			t.Cleanup(func() { proxy.Close() })
+			for i, key := range keys {
+				check.NoError(t, rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err())
+			}
+			term := openTerminal(t, 140, 50, "-u", "redis://"+proxy.Addr())
+			term.want(keys[0])
+			worst, compared := time.Duration(0), 0
+			for end := time.Now().Add(watched); time.Now().Before(end); {
+				began := time.Now()
+				screen := term.screen()
+				for _, key := range keys {
+					_, row, _ := strings.Cut(screen, " "+key+" ")
+					row, _, _ = strings.Cut(row, "\n")
+					shown := shownTTL.FindStringSubmatch(row)
+					if shown == nil {
+						continue
+					}
+					compared++
+					left := rdb.PTTL(t.Context(), key).Val()
+					seconds, _ := strconv.ParseFloat(shown[1], 64)
+					worst = max(worst, (time.Duration(seconds*float64(time.Second))-left).Abs()-time.Since(began))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			t.Logf("%d TTLs are at most %v away from those of the server", compared, worst)
+			check.True(t, (!proof || worst <= time.Second) && compared != 0, "%d TTLs are at most %v away", compared, worst)
+			for range rounds {
+				began := time.Now()
+				send(t, addr, "SET", "lock:short", token, "PX", short.Milliseconds())
+				term.want("lock:short")
+				appeared := time.Since(began)
+				term.wait("its end", func(screen string) bool { return !strings.Contains(screen, "lock:short") })
+				left := time.Since(began) - short
+				t.Logf("it appears after %v and leaves %v late", appeared, left)
+				limit := 3*trip + time.Second + 200*time.Millisecond
+				check.True(t, !proof || max(appeared, left) <= limit, "more than %v", limit) // the test reads the screen every 50 ms
+			}
+			term.quit()
+		})
 	}
 }

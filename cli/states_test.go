@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -21,6 +22,9 @@ import (
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/lock"
+	"locktop/tui/widget"
 )
 
 // Each lock is listed once, with the right format, and no companion key is listed.
@@ -303,4 +307,116 @@ func random(shape string) string {
 		return "\x00\xff" + raw(n-2)
 	}
 	return ""
+}
+
+func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
+	t.Parallel()
+	rdb := clientTo(t, server.ForTest(t).Addr())
+	client := newLockClient(t, rdb, "billing-7")
+	o := lock.Options{TTL: time.Minute, Fence: true}
+	reentrant := client.Reentrant("twice", o)
+	take(t, client.Mutex("once", o))
+	take(t, client.Fair("{queue}:fair", o))
+	take(t, reentrant)
+	take(t, reentrant)
+
+	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
+	found := make(map[string]keyspace.Lock)
+	for _, l := range snap.Locks {
+		found[l.Key] = *l
+	}
+	for key, count := range map[string]int{"once": 1, "{queue}:fair": 1, "twice": 2} {
+		l := found[key]
+		if l.Confidence != keyspace.Certain || l.Count() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {
+			t.Errorf("%s is read as %+v", key, l)
+		}
+		left, ok := l.TTL(snap.At)
+		check.True(t, ok && left >= 55*time.Second && left <= time.Minute+time.Second, "%s has %v left, want a minute", key, left)
+	}
+	check.True(t, len(found) == 3, "%d locks found, want the three, and none of their companions", len(found))
+}
+
+func take(t *testing.T, l lock.Locker) {
+	t.Helper()
+	check.Must(l.Lock(t.Context()))(t)
+}
+
+func TestThePageOfFormatsIsUpToDate(t *testing.T) {
+	want := run(t, "formats", "--markdown")
+	page := readText(t, "../docs/formats.md")
+	check.True(t, page == want, "docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
+}
+
+func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
+	doc := decoded[struct{ Formats []jsonFormat }](t, run(t, "formats", "--json"))
+	table := strings.Split(run(t, "formats"), "\n")[1:]
+	for i, f := range formats.All() {
+		j := doc.Formats[i]
+		check.True(t, j.Name == f.Name && len(j.Samples) == len(f.Samples) && len(j.Kinds) != 0 && j.Tells != "" && j.Confidence != "no",
+			"%s is in the JSON as %+v", f.Name, j)
+		check.True(t, strings.HasPrefix(table[i], f.Name+" ") && strings.Contains(table[i], f.Signature),
+			"%s is in the table as %q", f.Name, table[i])
+	}
+}
+
+func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
+	var all []jsonFormat
+	for _, f := range formats.All() {
+		all = append(all, formatOf(f))
+	}
+	for width, want := range map[int]string{
+		80:  "FORMAT TYPE KIND CONFIDENCE LIBRARY; in wider windows, in --json and --markdown: ACTIONS, SIGNATURE",
+		100: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY; in wider windows, in --json and --markdown: SIGNATURE",
+		120: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY SIGNATURE; ",
+	} {
+		var out bytes.Buffer
+		check.NoError(t, writeFormatsTable(&out, all, width))
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		for _, line := range lines {
+			w := widget.Width(line)
+			check.True(t, w <= width, "%d cells in a terminal of %d: %s", w, width, line)
+		}
+		got := strings.Join(strings.Fields(lines[0]), " ") + "; "
+		if len(lines) > 1+len(all) {
+			got += lines[1+len(all)]
+		}
+		check.True(t, got == want, "in %d cells there are %s; want %s", width, got, want)
+	}
+}
+
+func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"SET", "a:{b}", "x/y+z==", "PX", "10"}, "SET a:{b} x/y+z== PX 10"},
+		{[]string{"SET", "two words", ""}, `SET "two words" ""`},
+		{[]string{"SET", "k", "\x00\xff\"\\\n"}, `SET k "\x00\xff\"\\\x0a"`},
+	} {
+		got := commandLine(c.argv)
+		check.True(t, got == c.want, "%q is quoted as %s, want %s", c.argv, got, c.want)
+	}
+}
+
+// run returns the output of a command.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	got := locktop(t, args...)
+	check.Require(t, got.code == exitFine, "%+v", got)
+	return got.out
+}
+
+func TestAnUnknownFormatIsAnsweredWithThoseThatAreLikeIt(t *testing.T) {
+	for name, want := range map[string]string{
+		"redison":  "there is redisson",
+		"bulmq":    "there is bullmq",
+		"arp":      "there is arq",
+		"symfony":  "there is symfony, symfony-string",
+		"lock":     "locktop formats lists them", // too many matches
+		"nonsense": "locktop formats lists them",
+		"":         "locktop formats lists them",
+	} {
+		got := nearest(name)
+		check.True(t, got == want, "%q is answered with %q, want %q", name, got, want)
+	}
 }

@@ -4,10 +4,16 @@ package cli
 
 import (
 	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // stopGroup stops the process group of a process, as Ctrl-Z does.
@@ -25,4 +31,61 @@ func stopProcess(t *testing.T, p *os.Process) {
 func continueProcess(t *testing.T, p *os.Process) {
 	t.Helper()
 	check.NoError(t, p.Signal(syscall.SIGCONT))
+}
+
+// The load on the screen ends with its terminal, and its keys are deleted, also one without a
+// TTL.
+func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and a load")
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := clientTo(t, addr)
+	endless := func() bool {
+		for _, key := range rdb.Keys(t.Context(), "load:*").Val() {
+			if rdb.PTTL(t.Context(), key).Val() == -1 {
+				return true
+			}
+		}
+		return false
+	}
+	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
+	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
+	pid := check.Must(strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}"))))(t)
+	term.tmux("kill-session")
+	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	wantNoKeys(t, addr)
+}
+
+// SIGHUP ends every command like SIGTERM, unless it is ignored, as by nohup.
+func TestAHangupEndsACommand(t *testing.T) {
+	t.Parallel()
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: children inherit that, but not a handler
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
+	}
+	addr := server.ForTest(t).Addr()
+	rdb := clientTo(t, addr)
+	for _, c := range []struct {
+		command string
+		signals []syscall.Signal
+		code    int
+	}{
+		{"exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP}, 129},
+		{"exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGTERM}, 143},
+		{"exec locktop load setnx-crash -u redis://" + addr, []syscall.Signal{syscall.SIGHUP}, 129},
+		{"trap '' HUP; exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
+	} {
+		cmd := exec.Command("sh", "-c", c.command)
+		check.NoError(t, cmd.Start())
+		within(t, longestWait, func() bool {
+			return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
+		})
+		for _, s := range c.signals {
+			check.NoError(t, cmd.Process.Signal(s))
+		}
+		_ = cmd.Wait()
+		code := cmd.ProcessState.ExitCode()
+		check.True(t, code == c.code, "%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
+		wantNoKeys(t, addr)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
+	"locktop/lock"
 )
 
 // change is one change of a lock, made or reported.
@@ -269,4 +271,298 @@ func percentiles(all []time.Duration) string {
 	}
 	all = slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("p50 %v, p99 %v, at most %v (%d)", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
+}
+
+// The program watches ten clients of package lock that take turns at two keys
+// for 1 ms each, while another client deletes and acquires some held locks.
+// watch reports the thefts, and reports no proper release as a theft.
+func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
+	testtier.Long(t, "it watches a race for seconds")
+	t.Parallel()
+	holds, thefts := int64(testtier.Size(1000, 1000, 20_000)), testtier.Size(20, 20, 200) // holds of 1 ms each
+	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
+	seen := watchAsAProgram(t, rdb)
+	keys := []string{"lock:race:1", "lock:race:2"}
+
+	var honest atomic.Int64
+	var clients sync.WaitGroup
+	robbing, over := context.WithCancel(t.Context())
+	defer over()
+	for n := range 10 {
+		client := newLockClient(t, rdb, fmt.Sprintf("client-%d", n))
+		clients.Go(func() {
+			for i := n; honest.Load() < holds || robbing.Err() == nil; i++ {
+				lease, err := client.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
+				if err != nil {
+					t.Errorf("client-%d: %v", n, err)
+					return
+				}
+				time.Sleep(time.Millisecond)  // the work under the lock
+				_ = lease.Unlock(t.Context()) // an error means that the thief has deleted it
+				honest.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	victims := make(map[string]bool)
+	victim := newLockClient(t, rdb, "victim")
+	for i := range thefts {
+		lease := check.Must(victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context()))(t)
+		time.Sleep(20 * time.Millisecond)
+		check.NoError(t, steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0))
+		victims[lease.Token()] = true
+		_ = lease.Unlock(t.Context())
+		time.Sleep(20 * time.Millisecond)
+	}
+	over()
+	clients.Wait()
+	compareThefts(t, seen, victims, honest.Load(), testtier.Size(16, 16, 195)) // a busy machine reports fewer
+}
+
+func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
+	t.Helper()
+	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// steal deletes a lock and acquires it, in one transaction or with two
+// commands. The thief holds it for 60 ms. Before the second command an honest
+// client may acquire the lock.
+func steal(ctx context.Context, rdb *redis.Client, key, token string, atOnce bool) error {
+	if !atOnce {
+		if err := rdb.Del(ctx, key).Err(); err != nil {
+			return err
+		}
+		return rdb.SetNX(ctx, key, token, 60*time.Millisecond).Err()
+	}
+	p := rdb.TxPipeline()
+	p.Del(ctx, key)
+	p.Set(ctx, key, token, 60*time.Millisecond)
+	_, err := p.Exec(ctx)
+	return err
+}
+
+// robbed returns the holders for which a theft was reported.
+func (w *witnessed) robbed() map[string]bool {
+	told := make(map[string]bool)
+	for c := range w.all() {
+		if c.Event == keyspace.Stolen || c.Event == keyspace.Deleted {
+			told[c.Holder] = true
+		}
+	}
+	return told
+}
+
+// compareThefts compares the reported thefts with the real ones.
+func compareThefts(t *testing.T, seen *witnessed, victims map[string]bool, honest int64, atLeast int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); len(seen.robbed()) < len(victims) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	told := seen.robbed()
+	t.Logf("%d honest holds, %d thefts, %d told", honest, len(victims), len(told))
+	for holder := range told {
+		check.True(t, victims[holder], "a theft was told of %s, who was not robbed", holder)
+	}
+	check.True(t, len(told) >= atLeast, "%d of %d thefts were told", len(told), len(victims))
+}
+
+// How a hold really ended.
+const (
+	honestly    = "released by its holder"
+	overwritten = "overwritten"
+)
+
+// overwrite sets a held lock, as another client that does not look.
+var overwrite = redis.NewScript(`local was = redis.call('GET', KEYS[1]) if was then redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000) end return was`)
+
+// proofRate is the number of holds that begin per second, of 20,000.
+type proofRate struct {
+	rdb     *redis.Client
+	perSec  int
+	holds   int64
+	began   time.Time
+	next    atomic.Int64
+	mu      sync.Mutex
+	did     map[change]bool   // acquired, renewed
+	ended   map[change]string // how, by key and holder
+	handed  map[change]bool   // released while another client polled
+	pollers map[string]int    // that wait for a key
+}
+
+const leftToExpire = "left to expire"
+
+// knownKey is a lock beside those of a proof.
+const knownKey = "lock:proof:known"
+
+// begin waits until the watch reports each change of keys with the prefix of the proof: before,
+// only a scan finds a lock, and what happens to it meanwhile may be missed.
+func (p *proofRate) begin(t *testing.T, seen *witnessed) {
+	for n := range 100 {
+		token := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-e%011x", n)
+		check.NoError(t, p.rdb.Set(t.Context(), knownKey, token, time.Minute).Err())
+		time.Sleep(50 * time.Millisecond) // the work under the lock
+		check.NoError(t, p.rdb.Del(t.Context(), knownKey).Err())
+		time.Sleep(100 * time.Millisecond)
+		if all := seen.all(); len(all[change{keyspace.Acquired, knownKey, token, ""}]) == 1 && len(all[change{keyspace.Released, knownKey, token, ""}]) == 1 {
+			p.began = time.Now()
+			return
+		}
+	}
+	t.Fatal("the watch does not see all changes")
+}
+
+func (p *proofRate) note(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+// work takes turns with others at a key, each turn at its time, until all holds have begun.
+func (p *proofRate) work(t *testing.T, key string) {
+	ctx := t.Context()
+	for {
+		n := p.next.Add(1)
+		if n > p.holds {
+			return
+		}
+		time.Sleep(time.Until(p.began.Add(time.Duration(n) * time.Second / time.Duration(p.perSec))))
+		token := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-%012x", n)
+		ttl := time.Minute
+		if n%10 == 0 {
+			ttl = 200 * time.Millisecond
+		}
+		p.note(func() { p.pollers[key]++ })
+		for !p.rdb.SetNX(ctx, key, token, ttl).Val() {
+			time.Sleep(time.Duration((0.5 + rand.Float64()) * float64(25*time.Millisecond)))
+			if t.Failed() {
+				return
+			}
+		}
+		p.note(func() {
+			p.pollers[key]--
+			p.did[change{keyspace.Acquired, key, token, ""}] = true
+		})
+		time.Sleep(50 * time.Millisecond) // the work under the lock
+		if n%10 == 1 {
+			check.ErrorIs(t, p.rdb.PExpire(ctx, key, 90*time.Second).Err(), nil)
+			p.note(func() { p.did[change{keyspace.Renewed, key, token, ""}] = true })
+			time.Sleep(50 * time.Millisecond)
+		}
+		how, hold := honestly, change{Key: key, Holder: token}
+		switch {
+		case n%10 == 0:
+			how = leftToExpire
+		case n%10 == 2:
+			thief := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-f%011x", n)
+			check.ErrorIs(t, overwrite.Run(ctx, p.rdb, []string{key}, thief).Err(), nil)
+			p.note(func() {
+				p.ended[hold] = overwritten
+				p.did[change{keyspace.Acquired, key, thief, ""}] = true
+			})
+			hold.Holder, token = thief, thief
+			time.Sleep(50 * time.Millisecond)
+			fallthrough
+		default:
+			p.note(func() { p.handed[hold] = p.pollers[key] > 0 })
+			n, err := freeIfMine.Run(ctx, p.rdb, []string{key}, token).Int()
+			check.True(t, err == nil && n == 1, "%s does not hold %s: %v", token, key, err)
+		}
+		p.note(func() { p.ended[hold] = how })
+	}
+}
+
+// compare compares what was told with what was done.
+func (p *proofRate) compare(t *testing.T, seen *witnessed) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		ends := 0
+		for c := range seen.all() {
+			if c.Event.Ends() && strings.HasPrefix(c.Key, "lock:proof") && c.Key != knownKey {
+				ends++
+			}
+		}
+		if ends >= len(p.ended) {
+			break
+		}
+	}
+	told := make(map[change][]keyspace.EventKind)
+	missed, invented := 0, 0
+	all := seen.all()
+	for c, times := range all {
+		hold := change{Key: c.Key, Holder: c.Holder}
+		switch {
+		case !strings.HasPrefix(c.Key, "lock:proof") || c.Key == knownKey:
+		case c.Event.Ends():
+			told[hold] = append(told[hold], c.Event)
+			if p.ended[hold] == "" || len(times) > 1 || len(told[hold]) > 1 {
+				t.Logf("invented: %v %d times, %v", c, len(times), told[hold])
+				invented++
+			}
+		case (c.Event == keyspace.Acquired || c.Event == keyspace.Renewed) && (!p.did[c] || len(times) > 1):
+			t.Logf("invented: %v %d times", c, len(times))
+			invented++
+		}
+	}
+	for c := range p.did {
+		if len(all[c]) == 0 {
+			t.Logf("missed: %v", c)
+			missed++
+		}
+	}
+	sum := make(map[string]map[keyspace.EventKind]int)
+	handed, replaced := 0, 0
+	for hold, how := range p.ended {
+		if sum[how] == nil {
+			sum[how] = make(map[keyspace.EventKind]int)
+		}
+		if len(told[hold]) == 0 {
+			t.Logf("missed: the end of %v", hold)
+			missed++
+			continue
+		}
+		sum[how][told[hold][0]]++
+		if how == honestly && p.handed[hold] {
+			handed++
+			if told[hold][0] == keyspace.Replaced {
+				replaced++
+			}
+		}
+	}
+	rate := float64(p.holds) / time.Since(p.began).Seconds()
+	t.Logf("%d holds at %.0f/s: %d missed, %d invented; ends %v; of %d honest hand-overs to a poller %d (%.1f%%) were called replaced",
+		len(p.ended), rate, missed, invented, sum, handed, replaced, 100*float64(replaced)/float64(max(1, handed)))
+	right := sum[overwritten][keyspace.Replaced] + sum[overwritten][keyspace.Stolen]
+	if missed+invented > 0 || right != len(p.ended)-total(sum[honestly])-total(sum[leftToExpire]) || sum[leftToExpire][keyspace.Expired] != total(sum[leftToExpire]) {
+		t.Errorf("not all was told as it was done")
+	}
+}
+
+func total(m map[keyspace.EventKind]int) (n int) {
+	for _, one := range m {
+		n += one
+	}
+	return n
+}
+
+// Of 20,000 holds at each rate every beginning, renewal and end is told once, and every
+// overwritten hold as replaced.
+func TestEveryHoldIsToldAsItEnded(t *testing.T) {
+	testtier.Proof(t, "it takes minutes")
+	for _, perSec := range []int{2500, 500, 50} {
+		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
+			rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 1000})
+			seen := watchAsAProgram(t, rdb)
+			p := &proofRate{rdb: rdb, perSec: perSec, holds: 20_000,
+				did: make(map[change]bool), ended: make(map[change]string), handed: make(map[change]bool), pollers: make(map[string]int)}
+			p.begin(t, seen)
+			var all sync.WaitGroup
+			for n := range perSec / 2 {
+				all.Go(func() { p.work(t, fmt.Sprintf("lock:proof:%d", n/2)) })
+			}
+			all.Wait()
+			p.compare(t, seen)
+		})
+	}
 }

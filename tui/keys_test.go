@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -430,3 +432,207 @@ func keysPage() string {
 }
 
 func TestThePageOfKeysIsUpToDate(t *testing.T) { golden.Check(t, "../../docs/keys.md", keysPage()) }
+
+// uniqueWord is a word that only one page shows.
+var uniqueWord = map[pageSet]string{
+	onLocks: "OWNER", onTimeline: "free, with waiters", onLoad: "settings", onNodes: "SHARE", onFindings: "what to do", onEvents: "WHO", onLock: "newest first",
+}
+
+// everywhereKeyTests returns the tests of the keys that do the same on every
+// page, once for each page.
+func everywhereKeyTests() []keyTest {
+	var all []keyTest
+	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, keyTest{at, key, play}) }
+	numbered := []pageSet{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
+	for i, at := range append(numbered, onLock) {
+		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
+		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
+		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again") })
+		tell(at, "q", func(d *driver) { d.press("q"); wantQuit(d) })
+		tell(at, "Q", func(d *driver) {
+			d.press("Q")
+			wantQuit(d)
+			check.True(d.t, d.app.leave, "the frame does not stay")
+		})
+		tell(at, "ctrl+c", func(d *driver) {
+			d.press(":", "ctrl+c")
+			wantQuit(d)
+			check.True(d.t, d.app.interrupted, "Ctrl-C is no interrupt")
+		})
+		tell(at, "ctrl+z", func(d *driver) { check.True(d.t, d.press("ctrl+z").suspended, "the program was not suspended") })
+		for n, to := range numbered {
+			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(uniqueWord[to]) })
+		}
+		home := min(i, len(numbered)-1) // Tab continues from the page where the lock was opened
+		if at == onLock {
+			home = 0
+		}
+		next, previous := numbered[(home+1)%len(numbered)], numbered[(home+len(numbered)-1)%len(numbered)]
+		tell(at, "tab", func(d *driver) { d.press("tab").want(uniqueWord[next]) })
+		tell(at, "shift+tab", func(d *driver) { d.press("shift+tab").want(uniqueWord[previous]) })
+		tell(at, " ", func(d *driver) { d.press(" ").want("PAUSED 00:00").press(" ").want("● live") })
+		for _, key := range []string{"<", ","} {
+			tell(at, key, func(d *driver) {
+				d.wait(2 * rewindStep).press(key).want("showing 00:00:01").press("F").want("● live")
+			})
+		}
+		for _, key := range []string{">", "."} {
+			tell(at, key, func(d *driver) {
+				d.wait(3*rewindStep).press("<", "<").want("showing 00:00:01").press(key).want("showing 00:00:02").press(key).want("● live")
+				d.press(key).want("this is now")
+			})
+		}
+		tell(at, "F", func(d *driver) { d.press(" ").want("PAUSED").press("F").want("● live") })
+		tell(at, ":", func(d *driver) { d.press(":").enter("pa").press("tab").enter("eve").press("tab", "enter").want("WHO") })
+		tell(at, "m", func(d *driver) { d.press("m").want("no scenes here") })
+		tell(at, "p", func(d *driver) {
+			d.press("p").want("keys and owners are hashed").press("p").want("keys and owners are shown")
+		})
+		tell(at, "@", func(d *driver) {
+			d.press("@").want("2,706 commands", "client setname").press("esc").wantNot("commands sent")
+		})
+		tell(at, "ctrl+s", func(d *driver) {
+			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
+			kept := d.app.config.Frames.(*fakeClipboard)
+			check.True(d.t, strings.Contains(string(kept.data), uniqueWord[at]) && !strings.Contains(string(kept.data), "save this frame"),
+				"what was saved is not the frame:\n%s", kept.data)
+		})
+		tell(at, "esc", func(d *driver) { d.press(" ", "esc").wantNot("PAUSED 00:01") })
+	}
+	return all
+}
+
+func TestPrivacyReplacesTheLongerOfTwoNamesFirst(t *testing.T) {
+	m := redactions{"10.0.0.1:6379": "node-a", "": "nobody", "10.0.0.1:63790": "node-b"}
+	got, want := m.apply("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"
+	check.True(t, got == want, "got %q, want %q", got, want)
+}
+
+// fakeRunner records the programs that it runs.
+type fakeRunner struct{ ran [][]string }
+
+func (r *fakeRunner) Command(_ context.Context, args []string) tea.ExecCommand {
+	r.ran = append(r.ran, args)
+	return nil
+}
+
+// Footer, help, notices and remedies name a key of the configuration, and only that key works.
+func TestAChangedKeyIsNamedAndWorksEverywhere(t *testing.T) {
+	w := testConfig()
+	w.Keys = map[string]string{"release": "ctrl+x X", "help": "f2", "live": "alt+l", "copy": "c", "page-down": "space", "pause": "P", "open": "O"}
+	check.NoError(t, CheckKeys(w.Keys, nil))
+	drive(t, w, func(d *driver) {
+		d.size(200, 95).want("F2 help", "c copy").wantNot("? help", "y copy")
+		d.press("x").want("x does nothing; F2 shows the keys")
+		d.press("ctrl+x").want("copy a safe command with c").press("X").want("copy a safe command with c")
+		d.press("?").want("? does nothing").press("f2").want("^X", "alt+l").press("esc")
+		d.press("y").want("does nothing").press("c").want("copy from job:nightly").press("esc")
+		d.press("P").want("PAUSED").press("alt+l").wantNot("PAUSED")
+		d.press("5").want("^X and d on the screen", "c and d copy").wantNot("x and d on the screen")
+		d.press("1", "enter").want("enter does nothing").press("O").want("newest first", "c to copy")
+	})
+}
+
+func TestAKeyOfTheConfigurationThatCannotWorkIsAnError(t *testing.T) {
+	logs := RowCommand{"K", "pod log", []string{"kubectl", "logs", "{host}"}}
+	for name, c := range map[string]struct {
+		keys     map[string]string
+		commands []RowCommand
+		action   string
+		said     string
+	}{
+		"in order":         {map[string]string{"release": "ctrl+x", "quit": "q ctrl+c", "sort-left": "right", "sort-right": "left"}, []RowCommand{logs}, "", ""},
+		"an action":        {map[string]string{"relase": "X"}, nil, "relase", `there is no action "relase"`},
+		"a key":            {map[string]string{"release": "ctrl+1"}, nil, "release", `release: "ctrl+1" is not a key`},
+		"no key":           {map[string]string{"release": " "}, nil, "release", "release: it needs a key"},
+		"a reserved key":   {map[string]string{"release": "ctrl+c"}, nil, "release", "ctrl+c always quits"},
+		"a clash":          {map[string]string{"release": "y"}, nil, "release", "y is a key of release and of copy on the page locks"},
+		"a clash on pages": {map[string]string{"zoom-in": "left"}, nil, "zoom-in", "left is a key of zoom-in and of earlier on the page timeline"},
+		"a command":        {nil, []RowCommand{{"x", "a", []string{"b"}}}, "", "x is a key of release and of command a on the page locks"},
+		"two commands":     {nil, []RowCommand{logs, logs}, "", `two commands have the name "pod log"`},
+		"no program":       {nil, []RowCommand{{"K", "a", nil}}, "", "run: it needs a program"},
+		"from Redis":       {nil, []RowCommand{{"K", "a", []string{"{key}"}}}, "", "run: the program must not come from Redis"},
+		"a placeholder":    {nil, []RowCommand{{"K", "a", []string{"b", "-n={pod}"}}}, "", "run: there is no {pod}; there are {key} {owner}"},
+		"a command's key":  {nil, []RowCommand{{"hyper+x", "a", []string{"b"}}}, "", `key: "hyper+x" is not a key`},
+	} {
+		err := CheckKeys(c.keys, c.commands)
+		if c.said == "" {
+			check.True(t, err == nil, "%s: %v", name, err)
+			continue
+		}
+		if e, ok := errors.AsType[*KeyError](err); !ok || e.Action != c.action || !strings.Contains(e.Error(), c.said) || e.Action == "" && e.Command != len(c.commands)-1 {
+			t.Errorf("%s: %+v, want %s", name, err, c.said)
+		}
+	}
+}
+
+// The values come from Redis: a value is one argument, and never a flag.
+func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
+	server := &fakeServer{locks: []keyspace.Lock{
+		{Key: "a; rm -rf $HOME", Format: "f", Node: "10.0.0.1:6379", DB: 2, Holders: []keyspace.Holder{{ID: "tok", Label: "web-1.prod:4711", Addr: "10.0.0.9:5000", Count: 1}}},
+		{Key: "plain", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}},
+		{Key: "--all", Format: "f", Holders: []keyspace.Holder{{ID: "-rf", Count: 1}}},
+	}}
+	runner := &fakeRunner{}
+	w := Config{Source: server, Runner: runner, Commands: []RowCommand{
+		{"K", "all", []string{"p", "-n", "{key}", "x={owner}", "{token}", "{host}", "{pid}", "{client}", "{format}", "{node}", "{db}"}},
+		{"alt+k", "key", []string{"p", "{key}"}},
+		{"ctrl+k", "flag", []string{"p", "--name={key}"}},
+	}}
+	check.NoError(t, CheckKeys(nil, w.Commands))
+	drive(t, w, func(d *driver) {
+		d.size(140, 30).want("K all", "^K flag").press(":").enter("lock a; rm -rf $HOME").press("enter", "K")
+		want := []string{"p", "-n", "a; rm -rf $HOME", "x=web-1.prod:4711", "tok", "web-1.prod", "4711", "10.0.0.9:5000", "f", "10.0.0.1:6379", "2"}
+		check.True(t, len(runner.ran) == 1 && slices.Equal(runner.ran[0], want), "ran %q, want %q", runner.ran, want)
+		d.press(":").enter("lock plain").press("enter", "K").want("all: this lock has no {host}")
+		d.press(":").enter("lock --all").press("enter", "alt+k").want("key: the value of {key} begins with - and would be a flag")
+		check.True(t, len(runner.ran) == 1, "it ran %q", runner.ran[1:])
+		d.press("ctrl+k")
+		check.True(t, len(runner.ran) == 2 && runner.ran[1][1] == "--name=--all", "ran %q", runner.ran)
+		d.deliver(programMsg{"flag", errors.New("exit status 1")})
+		d.want("flag: exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
+	})
+}
+
+// click clicks on the first text of the screen that is this one.
+func (d *driver) click(text string) *driver {
+	d.t.Helper()
+	above, _, found := strings.Cut(d.screen(), text)
+	check.Require(d.t, found, "no %q on the screen:\n%s", text, d.screen())
+	x := ansi.StringWidth(above[strings.LastIndexByte(above, '\n')+1:]) + 1
+	d.deliver(tea.MouseMsg{X: x, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
+	return d.settle()
+}
+
+func TestASecondClickOpensARow(t *testing.T) {
+	w := testConfig()
+	drive(t, w, func(d *driver) {
+		d.click("lock:orders").want("▌  lock:orders").click("rw:catalog").want("▌  rw:catalog").wantNot("newest first")
+		d.click("rw:catalog").want("newest first", "rw:catalog").press("esc")
+		d.press("2").click("rw:index").click("rw:index").want("newest first").press("esc")
+		d.press("6").click("fair:mail").wantNot("newest first").click("fair:mail").want("newest first").press("esc")
+		d.press("3").click(" keys ").want("▌keys").click("▌keys").want("keys: ").press("esc")
+		d.press("1").size(40, 10).click("rw:index").click("rw:index").want("time left")
+	})
+	drive(t, w, func(d *driver) {
+		d.click("job:nightly").wantNot("newest first").press("?", "pgdown", "pgdown", "pgdown", "pgdown").want("second click")
+	})
+}
+
+// The header shows the names of the pages if there is room, and the server in any case.
+func TestTheHeaderUsesItsRoom(t *testing.T) {
+	w, _ := writeConfig()
+	w.Production = true
+	drive(t, w, func(d *driver) {
+		for width := 66; width <= 200; width += 2 {
+			line := d.size(width, 24).line(" locktop ")
+			check.True(t, strings.Contains(line, " 127.0.0") && strings.Contains(line, "PRODUCTION"), "at %d columns it is %q", width, line)
+			names := strings.Contains(line, "2 Timeline")
+			check.True(t, names == (width >= 120) || width > 100 && width < 120, "at %d columns it is %q", width, line)
+		}
+	})
+	r := recorded(t)
+	first, final := r.Span()
+	p := &fakePlayer{reader: r, playing: PlaybackState{At: first, First: first, Last: final, Speed: 1}}
+	drive(t, Config{Source: p, Player: p, Title: "office.lockrec"}, func(d *driver) { d.size(120, 24).want("2 Timeline", "6 Events", "REPLAY") })
+}

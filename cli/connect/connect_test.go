@@ -1,11 +1,15 @@
 package connect
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	miniserver "github.com/alicebob/miniredis/v2/server"
@@ -116,4 +120,103 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	rdb.(*redis.ClusterClient).ReloadState(t.Context())
 	err = rdb.Get(t.Context(), "k").Err()
 	check.True(t, err != nil && strings.Contains(err.Error(), want), "a later node: %v, want %s", err, want)
+}
+
+// A master without slots may be importing some, and then it has keys.
+func TestMastersWithoutSlotsAreLookedAt(t *testing.T) {
+	const nodes = `a 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383 [5->-b]
+b 10.0.0.2:7000@17000,host master - 0 0 2 connected
+c 10.0.0.3:7000@17000 slave a 0 0 1 connected
+d 10.0.0.4:7000@17000 master,fail - 0 0 4 disconnected
+e 10.0.0.5:7000@17000 master,fail? - 0 0 4 connected
+f :0@0 master,noaddr - 0 0 5 disconnected
+`
+	seed := endpoint{network: "tcp", addr: "10.0.0.1:7000", user: "u", pass: "p"}
+	var got []string
+	for _, e := range withImporters([]endpoint{seed}, nodes, seed) {
+		got = append(got, e.addr+" as "+e.user)
+	}
+	want := "10.0.0.1:7000 as u, 10.0.0.2:7000 as u"
+	check.True(t, strings.Join(got, ", ") == want, "it looks at %q, want %q", got, want)
+}
+
+// The first server in order that answers soon is used. The search does not wait
+// for servers that do not answer.
+func TestTheFirstAnswerIsTaken(t *testing.T) {
+	down := errors.New("down")
+	type server struct {
+		after time.Duration
+		err   error
+	}
+	for name, c := range map[string]struct {
+		all   []server
+		want  int
+		err   error
+		takes time.Duration
+	}{
+		"all are well":          {[]server{{after: 2 * time.Millisecond}, {after: time.Millisecond}}, 0, nil, 2 * time.Millisecond},
+		"the first hangs":       {[]server{{after: time.Minute}, {after: time.Millisecond}}, 1, nil, time.Millisecond + firstGrace},
+		"the first is down":     {[]server{{err: down}, {after: time.Millisecond}, {after: 0}}, 1, nil, time.Millisecond},
+		"the last hangs":        {[]server{{after: time.Millisecond}, {after: time.Minute}}, 0, nil, time.Millisecond},
+		"one answers very late": {[]server{{err: down}, {after: 5 * time.Second}}, 1, nil, 5 * time.Second},
+		"none answers":          {[]server{{err: down}, {err: errors.New("other")}}, 0, down, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ns := make([]int, len(c.all))
+				for i := range ns {
+					ns[i] = i
+				}
+				got, err := firstAnswer(ns, func(n int) (int, error) {
+					time.Sleep(c.all[n].after)
+					return n, c.all[n].err
+				})
+				took := time.Since(began)
+				time.Sleep(time.Hour) // the late servers
+				check.True(t, got == c.want && errors.Is(err, c.err) && took == c.takes,
+					"%d, %v after %v; want %d, %v after %v", got, err, took, c.want, c.err, c.takes)
+			})
+		})
+	}
+}
+
+// Another process does not read the context: it gets the files of TLS as flags. The line of an
+// alert names the context, which has them.
+func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home) // other systems have another directory
+	t.Setenv("HOME", home)
+	t.Setenv("AppData", home)
+	path := check.Must(ConfigurationPath())(t)
+	ca := filepath.Join(home, "ca.crt")
+	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
+	check.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
+	c := parsed(t, "--context", "prod")
+	for range 2 { // export reads it twice
+		check.Must(c.Context())(t)
+	}
+	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
+	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }
+	args, _, err := c.Child(t.Context(), "10.0.0.1:6379", 0)
+	got := short(args)
+	check.True(t, err == nil && got == "-u rediss://10.0.0.1:6379 --timeout 2s "+want, "a child: %s, %v", got, err)
+	got = short(c.RedisCLI())
+	check.True(t, got == "--tls "+want, "redis-cli: %s", got)
+	got, err = c.Line()
+	check.True(t, err == nil && got == "--context prod", "an alert: %s, %v", got, err)
+}
+
+func TestTheHintToHideAFileIsACommand(t *testing.T) {
+	for path, want := range map[string]string{
+		"/home/ann/config.yaml":      "chmod 600 /home/ann/config.yaml",
+		"/home/$(touch pwned)/a b":   "chmod 600 '/home/$(touch pwned)/a b'",
+		"/home/it's/config.yaml":     "", // its backslash would be doubled
+		"/home/\x1b[2J/config.yaml":  "",
+		"/home/\x00NUL/config.yaml":  "",
+		"/home/newline\n/config.yml": "",
+	} {
+		got := chmodHint(path)
+		check.True(t, got == want, "%q: %q, want %q", path, got, want)
+	}
 }

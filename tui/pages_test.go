@@ -1,0 +1,204 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/internal/check"
+	"locktop/keyspace"
+	"locktop/loadgen"
+)
+
+func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
+	v := sampleServer()
+	for i := range 7 {
+		l := mutex("job:"+string(rune('a'+i)), "x", time.Hour)
+		l.Holders[0].Since = before(time.Hour)
+		v.locks = append(v.locks, l)
+	}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("5", "j").want("▶ 8 × overdue").press("z").want("8 snoozed", "1 finding ", "▶ 8 × overdue", "back in 1 h 00")
+		d.press("home", "enter").press("z").want("back in 1 h 00: Held for 3 h 12 without").press("esc").want("9 snoozed")
+		d.press("G", "z").want("8 findings", "1 snoozed")
+	})
+}
+
+// Findings arrive one after another during a scan.
+func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
+	v := sampleServer()
+	late := mutex("lock:late", "x", time.Hour)
+	late.Holders[0].Since = before(time.Hour)
+	all := v.locks
+	v.locks = append(v.locks[:0:0], late)
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("5").want("lock:late")
+		v.locks = append(all, late)
+		d.wait(2*tickInterval).wantLine("▌", "job:nightly").press("G").wait(2 * tickInterval)
+		v.locks = append(v.locks, mutex("aaa", "y", 0))
+		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
+	})
+}
+
+// Two servers can have the same finding. The cursor stays on the selected one.
+func TestTheSelectionDistinguishesServers(t *testing.T) {
+	v := sampleServer()
+	v.locks = v.locks[:0]
+	for _, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379"} {
+		v.nodes = append(v.nodes, keyspace.Node{Up: true, Server: keyspace.Server{Addr: addr, MaxMemory: 1, Policy: "volatile-ttl"}})
+	}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("5", "j")
+		v.locks = append(v.locks, mutex("job:nightly", "x", 0)) // sorts first
+		d.wait(2*tickInterval).wantLine("▌", "10.0.0.2")
+	})
+}
+
+func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
+	v := sampleServer()
+	for i := range 500 {
+		l := mutex(fmt.Sprintf("job:%03d", i), "x", time.Hour)
+		l.Holders[0].Since = before(time.Hour)
+		v.locks = append(v.locks, l)
+	}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("5").wantOrder("without a deadline", "501 × overdue").wantNot("job:017")
+		for range 5 {
+			d.press("j")
+		}
+		d.want("▶ 501 × overdue").press("y").want("no lock to copy from")
+		d.press("enter").want("▼ 501 × overdue", "job:004").press("j", "j", "enter").want("newest first").press("esc")
+		d.press("home", "j", "enter").want("▶ 501 × overdue").wantNot("job:004")
+		d.press("/").enter("job:00").want("10 of 502").press("enter")
+	})
+}
+
+func TestTheEventLogCountsDiscardedEvents(t *testing.T) {
+	var j eventLog
+	event := func(key string) keyspace.Event { return keyspace.Event{Lock: keyspace.Lock{Key: key}} }
+	for i := range 5 * maxEvents {
+		j.add([]keyspace.Event{event(fmt.Sprintf("lock:%d", i%10))})
+	}
+	check.True(t, len(j.events) <= 2*maxEvents && j.total == 5*maxEvents, "%d events are kept of %d", len(j.events), j.total)
+	for i := range 10 {
+		id := keyspace.ID{Key: fmt.Sprintf("lock:%d", i)}
+		places := j.latest(id, len(j.events), 3)
+		check.True(t, len(places) == 3 && places[0]-places[1] == 10 && places[0] >= len(j.events)-10,
+			"the latest of %s are at %v of %d", id.Key, places, len(j.events))
+		for _, at := range j.latest(id, len(j.events), len(j.events)) {
+			check.Require(t, j.events[at].Lock.Key == id.Key, "%s is about %s", id.Key, j.events[at].Lock.Key)
+		}
+		places = j.latest(id, len(j.events)-10, 1)
+		check.True(t, len(places) == 1 && places[0] < len(j.events)-10, "before the last ten it is at %v", places)
+	}
+}
+
+func TestAnEventCanBeCopied(t *testing.T) {
+	l := mutex("a", "thief-1", time.Minute)
+	events := []keyspace.Event{{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second}}
+	w := testConfig()
+	clipboard := w.Clipboard.(*fakeClipboard)
+	w.Source = holding(l).watched(keyspace.Push, &events)
+	drive(t, w, func(d *driver) {
+		d.size(120, 30).wait(time.Second).press("6", "j")
+		for !strings.Contains(d.line("▌"), "stolen") {
+			d.press("j")
+		}
+		for key, want := range map[string]string{
+			"k": "a", "c": "victim-1", "e": "2000-01-01T00:00:00.000Z stolen a victim-1 taken by thief-1 · held for 1.0 s",
+		} {
+			d.press("y", key).wait(tickInterval)
+			check.True(t, clipboard.copied == want, "y %s copied %q, want %q", key, clipboard.copied, want)
+		}
+	})
+	drive(t, Config{Source: &fakeServer{}}, func(d *driver) { d.press("6", "y").want("no lock to copy from") })
+}
+
+// The event of a waiter does not show the deadline of the lock. A waiter of the load is a process of its clients.
+func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
+	prefix := runningLoad().Scenario().Keys.Prefix
+	w := testConfig()
+	w.Load = runningLoad()
+	var events []keyspace.Event
+	for _, key := range []string{"a", prefix + "1"} {
+		l := mutex(key, "x", 10*time.Minute)
+		l.Waiters = []keyspace.Waiter{{ID: "vm:15837~1fe0a1b2c3d4"}}
+		events = append(events, keyspace.Event{At: before(0), Kind: keyspace.WaiterJoined, Lock: l, Waiter: l.Waiters[0]})
+	}
+	w.Source = holding(events[0].Lock, events[1].Lock).watched(keyspace.Push, &events)
+	drive(t, w, func(d *driver) {
+		d.size(140, 30).wait(time.Second).press("6", "/").enter("waiter").press("enter")
+		d.want("vm:15837~1fe0", "load vm:15837 ").wantNot("load vm:15837~", "10 m 00 left")
+	})
+}
+
+// The number of clients is that of the agents that are still there.
+func TestTheClientsOfALostAgentAreNotCounted(t *testing.T) {
+	w, g := agentsConfig(testConfig())
+	drive(t, w, func(d *driver) {
+		d.wait(tickInterval).press("3")
+		clients := g.Scenario().Clients
+		g.agents[1].Lost, g.agents[1].Clients, g.agents[1].Metrics = true, 7, loadgen.Metrics{}
+		d.wait(2*tickInterval).want(fmt.Sprintf("%d of %d clients", clients-7, clients), "each agent's at its last report")
+	})
+}
+
+// redlockConfig returns a Config with a Redlock on five servers, two of which are
+// down.
+func redlockConfig(w Config) Config {
+	v := &fakeServer{}
+	var names []string
+	for i := range 5 {
+		addr := fmt.Sprintf("127.0.0.1:700%d", i+1)
+		names = append(names, addr)
+		n := keyspace.Node{Server: keyspace.Server{Addr: addr, Role: "master", Version: "7.0.15"}, Up: true, Ping: 180 * time.Microsecond, Keys: 12, Locks: 3}
+		if i == 1 || i == 4 {
+			n = keyspace.Node{Server: keyspace.Server{Addr: addr}, Error: "dial tcp: connection refused"}
+		}
+		v.nodes = append(v.nodes, n)
+	}
+	lock := func(key, owner string, tokens ...string) keyspace.Lock {
+		l := mutex(key, owner, 8*time.Second)
+		l.Kind, l.Format, l.Node = keyspace.Redlock, "redsync", strings.Join(names, ",")
+		for i, token := range tokens {
+			l.Votes = append(l.Votes, keyspace.Vote{Node: names[i], Token: token, Unreachable: token == "?", Expires: l.Expires})
+			if token == "?" {
+				l.Votes[i].Token = ""
+			}
+		}
+		return l
+	}
+	v.locks = []keyspace.Lock{
+		lock("redlock:invoices", "9f3c", "9f3c", "?", "9f3c", "9f3c", "?"),
+		lock("redlock:orphan", "77aa", "77aa", "?", "", "", "?"),
+		lock("redlock:split", "1111", "1111", "?", "2222", "", "?"),
+	}
+	w.Source, w.Quorum = v, names
+	return w
+}
+
+func TestAVoteOfEachServerIsShown(t *testing.T) {
+	drive(t, redlockConfig(testConfig()), func(d *driver) {
+		d.press("4").want("5 nodes", "2 down", "connection refused", "a majority is 3")
+		for key, want := range map[string][]string{
+			"redlock:invoices": {"A", "✗", "A", "A", "✗", "3/5", "✓"},
+			"redlock:orphan":   {"B", "✗", "·", "·", "✗", "1/5", "◐"},
+			"redlock:split":    {"C", "✗", "D", "·", "✗", "1/5", "◐"},
+		} {
+			got := strings.Fields(d.line(key))
+			check.True(t, strings.Join(got[1:8], " ") == strings.Join(want, " "), "%s: %q, want %q", key, got, want)
+		}
+	})
+}
+
+// A server that does not say its role and version, as an embedded one, has no such columns.
+func TestUnknownRolesHaveNoColumn(t *testing.T) {
+	v := sampleServer()
+	v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
+		v.nodes[0].Role = "master"
+		d.wait(2*time.Second).want("ROLE", "master")
+	})
+}
