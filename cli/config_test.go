@@ -80,6 +80,7 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		said  string
 	}{
 		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: unexpected value"},
+		{"a wrong limit", 0o600, []string{"contexts:", "  a:", "    overdue: [c4nary]"}, "overdue of context a: one of them is not a limit like jobs:*=2h"},
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},
 		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: /c4nary}"}, "password_command and password_file of context a contradict each other"},
