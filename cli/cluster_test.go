@@ -35,8 +35,7 @@ const timeoutOfTrouble = 3 * time.Second
 func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) troubled {
 	t.Helper()
 	c := troubled{Cluster: server.ClusterForTest(t, o)}
-	c.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-	t.Cleanup(func() { c.rdb.Close() })
+	c.rdb = clusterClient(t, c.Cluster)
 	c.flags = []string{"--cluster", "--timeout", timeoutOfTrouble.String(), "-u", "redis://" + c.Addrs()[0]}
 	c.tag = tagOf(t, c.rdb, 0)
 	for i := range inSlot {
@@ -81,24 +80,6 @@ func (c troubled) list(t *testing.T) (doc render.Document, got outcome) {
 		doc = decoded[render.Document](t, got.out)
 	}
 	return doc, got
-}
-
-// tagOf returns a hash tag whose keys are in a slot.
-func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
-	t.Helper()
-	for from := 0; ; from += 1000 {
-		p := rdb.Pipeline()
-		var all []*redis.IntCmd
-		for i := range 1000 {
-			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
-		}
-		check.Must(p.Exec(t.Context()))(t)
-		for i, n := range all {
-			if n.Val() == slot {
-				return fmt.Sprint("t", from+i)
-			}
-		}
-	}
 }
 
 // One of three masters is down, and the others have detected it.
@@ -247,26 +228,6 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 // freeIfMine releases a lock as most clients do.
 var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 
-// keysIn returns n keys in the slots below slots, one for each slot in turn.
-func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
-	t.Helper()
-	var keys []string
-	for from := 0; len(keys) < n; from += 10_000 {
-		p := rdb.Pipeline()
-		var all []*redis.IntCmd
-		for i := range 10_000 {
-			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("lock:job:", from+i)))
-		}
-		check.Must(p.Exec(t.Context()))(t)
-		for i, slot := range all {
-			if slot.Val() < int64(slots) && len(keys) < n {
-				keys = append(keys, fmt.Sprint("lock:job:", from+i))
-			}
-		}
-	}
-	return keys
-}
-
 // warmUp acquires and releases locks until the watch has learnt the prefix of
 // the locks on every node.
 func warmUp(t *testing.T, c troubled, w *running) {
@@ -308,7 +269,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	slots, holds := testtier.Size(100, 100, 1500), testtier.Size(100, 100, 1000)
 	shortest := testtier.Size(0, 400, 50) // ms: a busy machine sees a shorter hold too late
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
-	keys := keysIn(t, c.rdb, slots, 40)
+	keys := keysIn(t, c.rdb, "lock:job:", 40, func(slot int64) bool { return slot < int64(slots) })
 	for i := range 40 {
 		keys = append(keys, fmt.Sprint("lock:other:", i))
 	}
@@ -405,6 +366,31 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	for _, wrong := range []string{"gone", "expired", "stolen", "evicted", "flushed"} {
 		check.True(t, kinds[wrong] <= 0, "%d were said to be %s", kinds[wrong], wrong)
 	}
+}
+
+// tagOf returns a hash tag whose keys are in a slot.
+func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
+	t.Helper()
+	return keysIn(t, rdb, "t", 1, func(s int64) bool { return s == slot })[0]
+}
+
+// keysIn returns n keys with a prefix, in slots that meet a condition.
+func keysIn(t *testing.T, rdb *redis.ClusterClient, prefix string, n int, ok func(slot int64) bool) (keys []string) {
+	t.Helper()
+	for from := 0; len(keys) < n; from += 10_000 {
+		p := rdb.Pipeline()
+		var all []*redis.IntCmd
+		for i := range 10_000 {
+			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint(prefix, from+i)))
+		}
+		check.Must(p.Exec(t.Context()))(t)
+		for i, slot := range all {
+			if ok(slot.Val()) && len(keys) < n {
+				keys = append(keys, fmt.Sprint(prefix, from+i))
+			}
+		}
+	}
+	return keys
 }
 
 // While three slots move, each of two masters has some of their locks. Every command that reads locks runs on the

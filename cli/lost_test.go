@@ -251,20 +251,6 @@ func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
 	}
 }
 
-// scripted is a source with one snapshot and then an error.
-type scripted struct {
-	snap keyspace.Snapshot
-	err  error
-	n    int
-}
-
-func (s *scripted) Snapshot(context.Context) (keyspace.Snapshot, error) {
-	if s.n++; s.n == 2 {
-		return keyspace.Snapshot{}, s.err
-	}
-	return s.snap, nil
-}
-
 // An outage begins with the last answer, not when it is noticed.
 func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +258,13 @@ func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 			{Server: keyspace.Server{Addr: "a:1"}, Up: true, AnsweredAt: time.Now().Add(-time.Minute)},
 			{Server: keyspace.Server{Addr: "b:1"}, Up: true, AnsweredAt: time.Now().Add(-8 * time.Second)},
 		}}
-		source := &multiEventSource{fleet: &scripted{snap: snap, err: errors.New("i/o timeout")}, down: make(map[string]bool)}
+		n := 0
+		source := &multiEventSource{down: make(map[string]bool), fleet: snapshots(func(context.Context) (keyspace.Snapshot, error) {
+			if n++; n == 2 {
+				return keyspace.Snapshot{}, errors.New("i/o timeout")
+			}
+			return snap, nil
+		})}
 		said := new(bytes.Buffer)
 		w := &watcher{source: source, selection: &selection{}, notes: messages{to: said}, title: "x"}
 		for range 3 {

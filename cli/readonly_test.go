@@ -238,24 +238,18 @@ func aLockOfEachType(t *testing.T, addr string) {
 	}
 }
 
-func TestTheAdvisedRightsAreEnough(t *testing.T) {
+// With the recommended permissions no command is refused, and each of them is used.
+func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
-	advised(t, addr)
+	line := advised(t, addr)
 	as := []string{"-u", "redis://locktop:c4nary@" + addr}
 	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
 	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
 	got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...)
 	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
 	checkNothingRefused(t, addr)
-}
-
-func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	aLockOfEachType(t, addr)
-	line := advised(t, addr)
 	for _, c := range []struct{ without, said string }{
 		{"-time", "this user may not run TIME"},
 		{"-info", "this user may not run INFO"},
@@ -274,7 +268,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 			rules = append(rules, word.(string))
 		}
 		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
-		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
+		doc, said := listedOn(t, as...)
 		lockNamed(t, doc, "lock:a")
 		check.True(t, strings.Count(said, "\n") <= 1 && strings.Contains(said, c.said) && (c.said != "" || said == ""),
 			"%s: it says %q, want %q", c.without, said, c.said)

@@ -78,24 +78,17 @@ func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	t.Helper()
 	needTmux(t)
-	dir := tmuxDir(t)
-	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
-	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
-	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
-	endWithTests(term.socket)
-	return term
-}
-
-// tmuxDir makes the directory of a tmux, and ends the tmux with the test.
-func tmuxDir(t *testing.T) string {
-	t.Helper()
 	dir, remove, err := server.TempDir() // a socket's path must be short
 	check.NoError(t, err)
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
 		_ = remove()
 	})
-	return dir
+	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
+	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
+	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
+	endWithTests(term.socket)
+	return term
 }
 
 // endWithTests ends a tmux when this process has ended, even if it was killed.
@@ -179,31 +172,13 @@ func (term *terminal) wait(what string, ok func(screen string) bool) *terminal {
 	return term
 }
 
-// inTmux starts a tmux with its default settings, and makes this process look
-// like a program in it.
-func inTmux(t *testing.T) (tmux func(args ...string) string) {
-	t.Helper()
-	needTmux(t)
-	socket := filepath.Join(tmuxDir(t), "tmux")
-	tmux = func(args ...string) string {
-		t.Helper()
-		out, err := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
-		check.Require(t, err == nil, "tmux %q: %v: %s", args, err, out)
-		return strings.TrimSuffix(string(out), "\n")
-	}
-	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
-	endWithTests(socket)
-	t.Setenv("TMUX", tmux("display-message", "-p", "#{socket_path},#{pid},0"))
-	return tmux
-}
-
 func TestTmuxReceivesACopiedText(t *testing.T) {
-	tmux := inTmux(t)
+	term := openTerminalFor(t, 80, 24, "sleep", "600")
+	t.Setenv("TMUX", strings.TrimSpace(term.tmux("display-message", "-p", "#{socket_path},#{pid},0"))) // as for a program in it
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
 	check.NoError(t, (clipboard{&out}).Copy(text))
-	got := tmux("show-buffer")
-	check.True(t, got == text, "tmux has %q, want %q", got, text)
+	check.Equal(t, term.tmux("show-buffer"), text, "tmux has")
 	check.True(t, out.Len() == 0, "its terminal was told %q besides", out.String())
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/proto"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
@@ -195,7 +196,11 @@ func (p *tap) carry(near net.Conn, sentinel string) {
 	go func() { _, _ = io.Copy(near, far) }()
 	requests := bufio.NewReader(io.TeeReader(near, far))
 	for {
-		argv, err := request(requests)
+		text, err := proto.Read(requests)
+		if err != nil {
+			return
+		}
+		argv, err := proto.ReadStrings(text)
 		if err != nil {
 			return
 		}
@@ -203,26 +208,6 @@ func (p *tap) carry(near net.Conn, sentinel string) {
 		p.names = append(p.names, commandName(argv))
 		p.mu.Unlock()
 	}
-}
-
-// request reads one command in RESP.
-func request(r *bufio.Reader) ([]string, error) {
-	var words, length int
-	if _, err := fmt.Fscanf(r, "*%d\r\n", &words); err != nil {
-		return nil, err
-	}
-	argv := make([]string, words)
-	for i := range argv {
-		if _, err := fmt.Fscanf(r, "$%d\r\n", &length); err != nil {
-			return nil, err
-		}
-		word := make([]byte, length+len("\r\n"))
-		if _, err := io.ReadFull(r, word); err != nil {
-			return nil, err
-		}
-		argv[i] = string(word[:length])
-	}
-	return argv, nil
 }
 
 // commandName returns the name of a command as in an ACL.
