@@ -354,6 +354,22 @@ func TestTheSampleScreen(t *testing.T) {
 		"a lock that a filter found stays selected": func(d *driver) {
 			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
 		},
+		"a screen without --write says so": func(d *driver) { d.want("READ-ONLY").press("x").want("--write") },
+		"every column sorts in both directions": func(d *driver) {
+			d.size(160, 45).press("w")
+			var names []string
+			for range len(lockColumns()) {
+				d.press("right")
+				line := d.line("order: ")
+				names = append(names, strings.TrimSpace(line))
+				first := d.rows()
+				d.press("i")
+				back := d.rows()
+				check.True(d.t, back[0] == first[len(first)-1], "%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
+			}
+			got := strings.Join(names, " ")
+			check.True(d.t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"), "the orders are %q", got)
+		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
 	}

@@ -128,6 +128,25 @@ func TestTheAgentsOfALoad(t *testing.T) {
 			}
 			check.Equal(d.t, strings.Join(got, ", "), "crash 0, freeze 3, flush 0", "struck")
 		},
+		// The number of clients is that of the agents that are still there.
+		"the clients of a lost agent are not counted": func(d *driver, g *fakeAgents) {
+			d.wait(tickInterval).press("3")
+			clients := g.Scenario().Clients
+			g.agents[1].Lost, g.agents[1].Clients, g.agents[1].Metrics = true, 7, loadgen.Metrics{}
+			d.wait(2*tickInterval).want(fmt.Sprintf("%d of %d clients", clients-7, clients), "each agent's at its last report")
+		},
+		// An agent that needs attention is always shown.
+		"many agents fit the page": func(d *driver, g *fakeAgents) {
+			for i := 4; i < 300; i++ {
+				a := g.agents[0]
+				a.Number, a.Name = i+1, fmt.Sprintf("host:%d", i+1)
+				a.Lost = i == 200
+				g.agents = append(g.agents, a)
+			}
+			for _, size := range [][2]int{{80, 24}, {120, 35}, {140, 40}} {
+				d.size(size[0], size[1]).press("3").wait(tickInterval).want("2 host-b:4712", "201 host:201", "more: 29")
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, g := agentsConfig(testConfig())
@@ -174,20 +193,5 @@ func TestWhatAgentsCannotRunIsRefusedInOneLine(t *testing.T) {
 		}
 		d.press("-").want("3 clients are too few for 4 agents")
 		check.Equal(t, g.Scenario().Clients, 4, "clients")
-	})
-}
-
-func TestManyAgentsFitThePage(t *testing.T) {
-	w, g := agentsConfig(testConfig())
-	for i := 4; i < 300; i++ {
-		a := g.agents[0]
-		a.Number, a.Name = i+1, fmt.Sprintf("host:%d", i+1)
-		a.Lost = i == 200
-		g.agents = append(g.agents, a)
-	}
-	drive(t, w, func(d *driver) {
-		for _, size := range [][2]int{{80, 24}, {120, 35}, {140, 40}} {
-			d.size(size[0], size[1]).press("3").wait(tickInterval).want("2 host-b:4712", "201 host:201", "more: 29")
-		}
 	})
 }

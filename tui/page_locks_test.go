@@ -181,6 +181,14 @@ func TestThePageOfLocks(t *testing.T) {
 					d.size(w, 30).wantNot("FENCE").press("w").want("FENCE").press("w")
 				}
 			}},
+		// A server that does not say its role and version, as an embedded one, has no such columns.
+		"unknown roles have no column": {
+			&fakeServer{nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}},
+			func(d *driver, v *fakeServer) {
+				d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
+				v.nodes[0].Role = "master"
+				d.wait(2*time.Second).want("ROLE", "master")
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drive(t, Config{Source: c.v}, func(d *driver) { c.play(d, c.v) })
@@ -216,25 +224,6 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 		d.wait(tickInterval)
 		now := strings.Count(d.line("a  "), "█")
 		check.True(t, now > before && now >= 6, "the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
-	})
-}
-
-func TestEveryColumnSortsInBothDirections(t *testing.T) {
-	w := testConfig()
-	drive(t, w, func(d *driver) {
-		d.size(160, 45).press("w")
-		var names []string
-		for range len(lockColumns()) {
-			d.press("right")
-			line := d.line("order: ")
-			names = append(names, strings.TrimSpace(line))
-			first := d.rows()
-			d.press("i")
-			back := d.rows()
-			check.True(t, back[0] == first[len(first)-1], "%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
-		}
-		got := strings.Join(names, " ")
-		check.True(t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"), "the orders are %q", got)
 	})
 }
 

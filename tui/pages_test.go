@@ -8,7 +8,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
-	"locktop/loadgen"
 )
 
 func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
@@ -133,17 +132,6 @@ func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
 	})
 }
 
-// The number of clients is that of the agents that are still there.
-func TestTheClientsOfALostAgentAreNotCounted(t *testing.T) {
-	w, g := agentsConfig(testConfig())
-	drive(t, w, func(d *driver) {
-		d.wait(tickInterval).press("3")
-		clients := g.Scenario().Clients
-		g.agents[1].Lost, g.agents[1].Clients, g.agents[1].Metrics = true, 7, loadgen.Metrics{}
-		d.wait(2*tickInterval).want(fmt.Sprintf("%d of %d clients", clients-7, clients), "each agent's at its last report")
-	})
-}
-
 // redlockConfig returns a Config with a Redlock on five servers, two of which are
 // down.
 func redlockConfig(w Config) Config {
@@ -189,16 +177,5 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 			got := strings.Fields(d.line(key))
 			check.True(t, strings.Join(got[1:8], " ") == strings.Join(want, " "), "%s: %q, want %q", key, got, want)
 		}
-	})
-}
-
-// A server that does not say its role and version, as an embedded one, has no such columns.
-func TestUnknownRolesHaveNoColumn(t *testing.T) {
-	v := sampleServer()
-	v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
-		v.nodes[0].Role = "master"
-		d.wait(2*time.Second).want("ROLE", "master")
 	})
 }
