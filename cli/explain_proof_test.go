@@ -393,9 +393,7 @@ func (s *scene) setNX(rdb redis.Cmdable, every time.Duration) acquirer {
 	return func(ctx context.Context, i int) (func(context.Context) error, error) {
 		token := tokenOf(fmt.Sprint("worker-", i))
 		err := polls(ctx, every, func() bool { return rdb.SetNX(ctx, sceneKey, token, 30*time.Second).Val() })
-		return func(ctx context.Context) error {
-			return freeIfMine.Run(ctx, rdb, []string{sceneKey}, token).Err()
-		}, err
+		return func(ctx context.Context) error { return freeIfMine.Run(ctx, rdb, []string{sceneKey}, token).Err() }, err
 	}
 }
 

@@ -194,9 +194,7 @@ func TestExportRefusesWhatCannotWork(t *testing.T) {
 		"one directory for two":    {[]string{"-u", "redis://127.0.0.1:1", "-u", "rediss://127.0.0.1:1", "--record", t.TempDir()}, exitUsage, "redis://127.0.0.1:1/0 and rediss://127.0.0.1:1/0 would have the same directory"},
 		"findings only":            {[]string{"--stuck"}, exitUsage, "unknown flag --stuck"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			locktop(t, append([]string{"export"}, c.args...)...).fails(t, c.code, c.says)
-		})
+		t.Run(name, func(t *testing.T) { locktop(t, append([]string{"export"}, c.args...)...).fails(t, c.code, c.says) })
 	}
 }
 

@@ -23,9 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	executable = func() (string, error) { return exec.LookPath("locktop") } // not this test
 	testscript.Main(isolated{m}, map[string]func(){
-		"locktop": func() {
-			os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-		},
+		"locktop": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
 }
 

@@ -194,9 +194,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 		return nil
 	}
 	check.NoError(t, next())
-	return "cat '" + file + "'", repeat(t, rotateEvery, func(context.Context) {
-		check.ErrorIs(t, next(), nil)
-	})
+	return "cat '" + file + "'", repeat(t, rotateEvery, func(context.Context) { check.ErrorIs(t, next(), nil) })
 }
 
 // The password and its user change every two seconds, and the server ends the connections

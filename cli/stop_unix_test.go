@@ -77,9 +77,7 @@ func TestAHangupEndsACommand(t *testing.T) {
 	} {
 		cmd := exec.Command("sh", "-c", c.command)
 		check.NoError(t, cmd.Start())
-		within(t, longestWait, func() bool {
-			return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
-		})
+		within(t, longestWait, func() bool { return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop") })
 		for _, s := range c.signals {
 			check.NoError(t, cmd.Process.Signal(s))
 		}

@@ -212,9 +212,7 @@ func churn(t *testing.T, rdb *redis.Client, seen *witnessed, o traffic) map[chan
 	for n := range workers {
 		w := &workers[n]
 		*w = worker{o, rdb, seen, fmt.Sprintf("lock:%d", n), make(map[change]time.Time)}
-		all.Go(func() {
-			check.ErrorIs(t, w.run(ctx, n), nil)
-		})
+		all.Go(func() { check.ErrorIs(t, w.run(ctx, n), nil) })
 	}
 	all.Wait()
 	did := make(map[change]time.Time)

@@ -190,9 +190,7 @@ func TestThePageOfLocks(t *testing.T) {
 				d.wait(2*time.Second).want("ROLE", "master")
 			}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Config{Source: c.v}, func(d *driver) { c.play(d, c.v) })
-		})
+		t.Run(name, func(t *testing.T) { drive(t, Config{Source: c.v}, func(d *driver) { c.play(d, c.v) }) })
 	}
 }
 
