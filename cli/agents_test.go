@@ -195,14 +195,12 @@ func (s *spawned) report() loadReport {
 	return r
 }
 
-// gapsButUnanswered returns what the run does not know, without the requests that a busy witness
-// did not answer.
+// gapsButUnanswered returns what the run does not know, without the requests that a busy witness did not answer.
 func (r loadReport) gapsButUnanswered() []string {
 	return slices.DeleteFunc(slices.Clone(r.Verdict.Gaps), func(gap string) bool { return strings.HasPrefix(gap, "The witness did not answer ") })
 }
 
-// eventSums are the counts and the waits of event files. They are read without any type of
-// the program.
+// eventSums are the counts and the waits of event files. They are read without any type of the program.
 type eventSums struct {
 	counts map[string]int64 // by the names of a report
 	waits  []float64        // ms
@@ -389,8 +387,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	r.wantNoKeys(r.target)
 }
 
-// When the coordinator is killed, the agents end the run, release their locks, and serve the
-// next run.
+// When the coordinator is killed, the agents end the run, release their locks, and serve the next run.
 func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
 	testtier.Long(t, "agents wait until the coordinator is given up")
 	t.Parallel()
@@ -451,8 +448,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	r.wantNoKeys(r.control, r.target)
 }
 
-// Too few agents: the coordinator says so and takes its tickets back. An agent that comes
-// later does not run.
+// Too few agents: the coordinator says so and takes its tickets back. An agent that comes later does not run.
 func TestTooFewAgents(t *testing.T) {
 	testtier.Long(t, "agents wait for others that do not come")
 	t.Parallel()

@@ -62,8 +62,7 @@ func TestAKilledCertifyLeavesNoProcess(t *testing.T) {
 	eventually(t, func() bool { return len(inside(t, dir)) == 0 })
 }
 
-// The shortest counterexample is a table of commands with their replies, and what was left out is
-// counted.
+// The shortest counterexample is a table of commands with their replies, and what was left out is counted.
 func TestTheOrdersAreATable(t *testing.T) {
 	found := func(order string, faults int) *certify.Counterexample {
 		return &certify.Counterexample{Order: order, Faults: faults, Seen: 2, Runs: 3, Finding: order + " is broken.", Steps: []certify.Step{

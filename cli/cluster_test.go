@@ -228,8 +228,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 // freeIfMine releases a lock as most clients do.
 var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 
-// warmUp acquires and releases locks until the watch has learnt the prefix of
-// the locks on every node.
+// warmUp acquires and releases locks until the watch has learnt the prefix of the locks on every node.
 func warmUp(t *testing.T, c troubled, w *running) {
 	t.Helper()
 	const locks = 30 // on all nodes
@@ -260,9 +259,8 @@ type held struct {
 	key, token string
 }
 
-// Slots move from one master to another while clients acquire and release locks
-// in them. Each hold is reported exactly once, with its start and its end, and
-// with the right reason for its end.
+// Slots move from one master to another while clients acquire and release locks in them. Each hold is reported exactly
+// once, with its start and its end, and with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	testtier.Long(t, "it compares what is seen with what is held while slots move")
 	t.Parallel()

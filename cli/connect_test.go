@@ -85,8 +85,7 @@ func locktop(t *testing.T, args ...string) outcome {
 	return locktopWith(t, strings.NewReader(""), args...)
 }
 
-// locktopFor runs the program with --for 300ms. On a slow machine it runs it with longer times, until
-// ok returns true.
+// locktopFor runs the program with --for 300ms. On a slow machine it runs it with longer times, until ok returns true.
 func locktopFor(t *testing.T, ok func(outcome) bool, args ...string) (got outcome) {
 	t.Helper()
 	for span := 300 * time.Millisecond; span < time.Minute; span *= 4 {
@@ -232,8 +231,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 		addr string
 		said string
 	}{
-		// The default user of c has all permissions and no password. A client
-		// that falls back to it gets access.
+		// The default user of c has all permissions and no password. A client that falls back to it gets access.
 		"a user with a wrong password":    {args: []string{"-u", address, "--user", "ann"}, env: canary + "x", addr: c.Addr(), said: "WRONGPASS"},
 		"a user that does not exist":      {args: []string{"-u", address, "--user", "bob"}, env: canary, addr: c.Addr(), said: "WRONGPASS"},
 		"a user kept out of the database": {args: []string{"-u", address, "--user", "eve", "-n", "1"}, env: canary, addr: c.Addr(), said: "NOPERM"},

@@ -128,8 +128,7 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 		"%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
 }
 
-// loadUntil runs a load in the background, and returns a function that ends it and returns its
-// events.
+// loadUntil runs a load in the background, and returns a function that ends it and returns its events.
 func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
@@ -288,9 +287,8 @@ func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 	}
 }
 
-// owners returns a function that returns the client of a load for a name in a document: of all
-// assignments, the one that fits the truth best. An assignment that fits by chance would have to
-// fit each pair of clients.
+// owners returns a function that returns the client of a load for a name in a document: of all assignments, the one
+// that fits the truth best. An assignment that fits by chance would have to fit each pair of clients.
 func owners(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Duration) func(string) string {
 	t.Helper()
 	names, clients := make(map[string]bool), make(map[string]bool)

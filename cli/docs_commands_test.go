@@ -49,8 +49,7 @@ func docPages(t *testing.T) (pages []string) {
 	return pages
 }
 
-// fenced returns the fenced blocks of a page that have a label. Lines without a command are
-// left out.
+// fenced returns the fenced blocks of a page that have a label. Lines without a command are left out.
 func fenced(text, page, label string) (all []docBlock) {
 	inside := false
 	for i, line := range strings.Split(text, "\n") {
@@ -176,8 +175,7 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 	t.Logf("%d commands: %d are run, %d are for the source, %d are exempt", run+project+exempt, run, project, exempt)
 }
 
-// docNotCommands are the fenced blocks without a label, by their first lines: they have no
-// commands for a shell.
+// docNotCommands are the fenced blocks without a label, by their first lines: they have no commands for a shell.
 var docNotCommands = []docExemption{
 	{`^main ──► `, "the packages"},
 	{`^B1 `, "output of the benchmarks"},
@@ -273,8 +271,7 @@ func compiled(pattern string) *regexp.Regexp {
 
 var patterns sync.Map // of compiled, by the pattern
 
-// documented returns the command line. parsing guards its flags, which are set by each command that is
-// looked up.
+// documented returns the command line. parsing guards its flags, which are set by each command that is looked up.
 var (
 	parsing    sync.Mutex
 	documented = sync.OnceValue(func() *cobra.Command {

@@ -211,8 +211,7 @@ func (s *docSite) recorded() {
 	s.file("20261122T030000.000Z.lockrec", readText(s.t, segments[0]))
 }
 
-// here returns a command with the places of this machine. It fails the test if the command
-// would contact another host.
+// here returns a command with the places of this machine. It fails the test if the command would contact another host.
 func (s *docSite) here(command string) string {
 	s.t.Helper()
 	var pairs []string
@@ -229,8 +228,7 @@ func (s *docSite) here(command string) string {
 	return command
 }
 
-// seed makes the locks that a rule asks for, on all servers. It returns a function that ends
-// their holders.
+// seed makes the locks that a rule asks for, on all servers. It returns a function that ends their holders.
 func (s *docSite) seed(how docSeed) (end func()) {
 	s.t.Helper()
 	if how == whatever {
@@ -392,8 +390,7 @@ func (s *docSite) run(command string) {
 	}
 }
 
-// hasProgram reports whether a program that a rule needs is there. If nothing may be skipped,
-// it fails the test.
+// hasProgram reports whether a program that a rule needs is there. If nothing may be skipped, it fails the test.
 func hasProgram(t *testing.T, name string) bool {
 	t.Helper()
 	if name == "" || name == runtime.GOOS {

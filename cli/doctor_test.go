@@ -16,8 +16,7 @@ import (
 	"locktop/keyspace"
 )
 
-// Hundreds of findings of one kind are one paragraph with their number, so rare
-// findings stay visible.
+// Hundreds of findings of one kind are one paragraph with their number, so rare findings stay visible.
 func TestDoctorGroupsFindingsOfAKind(t *testing.T) {
 	var d diagnosis
 	for i := range 500 {
@@ -48,8 +47,7 @@ Locks
 	check.True(t, strings.HasSuffix(got, want), "got\n%s\nwant\n%s", got, want)
 }
 
-// The version decides whether doctor names HOTKEYS; a server that shows no requests is named with
-// the reason.
+// The version decides whether doctor names HOTKEYS; a server that shows no requests is named with the reason.
 func TestDoctorSaysWhetherRequestsAreSeen(t *testing.T) {
 	for version, has := range map[string]bool{"8.6.0": true, "8.10.1": true, "9.0.0": true, "8.4.2": false, "7.2.4": false, "": false} {
 		n := keyspace.Node{Server: keyspace.Server{Product: "redis", Version: version}}
@@ -107,8 +105,7 @@ func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
 	}
 }
 
-// With -n all, the same key may be a lock in each database. Every line names
-// the database.
+// With -n all, the same key may be a lock in each database. Every line names the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	testtier.Long(t, "it watches all databases for seconds")
 	t.Parallel()

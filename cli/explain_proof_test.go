@@ -104,8 +104,7 @@ func (s *scene) fair(key string, holder, waiter int) {
 		fmt.Sprintf("ZADD redisson_lock_timeout:{%s} %d %s", key, time.Now().Add(5*time.Minute).UnixMilli(), thread(waiter)))
 }
 
-// wait lets a client of package lock wait for the lock. It then holds it for a moment; after
-// that, ended is closed.
+// wait lets a client of package lock wait for the lock. It then holds it for a moment; after that, ended is closed.
 func (s *scene) wait(name string, hold time.Duration) (ended <-chan struct{}) {
 	return s.waitFor(newLockClient(s.T, s.rdb, name).Mutex(sceneKey, lock.Options{}), hold)
 }

@@ -88,8 +88,7 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 	}
 }
 
-// The stories are the same with the indexes of the segments, and without them. A segment with an
-// index is not read.
+// The stories are the same with the indexes of the segments, and without them. A segment with an index is not read.
 func TestAnIndexTellsTheSameStories(t *testing.T) {
 	testtier.Long(t, "it makes a recording of 5,000 s")
 	t.Parallel()
@@ -162,8 +161,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep fun
 	return out.String()
 }
 
-// A lock is known with the indexes, too, if it did not change in the time that is explained, or
-// was never held.
+// A lock is known with the indexes, too, if it did not change in the time that is explained, or was never held.
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
@@ -191,8 +189,7 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	}
 }
 
-// fleet is a server with locks that clients hold one after the other. Some holders vanish while
-// others wait.
+// fleet is a server with locks that clients hold one after the other. Some holders vanish while others wait.
 type fleet struct {
 	*rand.Rand
 	at     time.Time

@@ -52,8 +52,7 @@ func (s *scene) subscribed() {
 	check.Must(sub.Receive(s.Context()))(s)
 }
 
-// own returns a client of package lock with a connection that has its name, and a network that
-// can fail.
+// own returns a client of package lock with a connection that has its name, and a network that can fail.
 func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	s.Helper()
 	network := netfault.New(new(net.Dialer).DialContext)

@@ -149,8 +149,7 @@ func eachQuery(part any, f func(query, legend string)) {
 	}
 }
 
-// usedBy returns the names of metrics and of labels in a query and in the templates that
-// show its result.
+// usedBy returns the names of metrics and of labels in a query and in the templates that show its result.
 func usedBy(query string, templates ...string) (names, labels []string) {
 	names = regexp.MustCompile(`\blocktop_\w+`).FindAllString(strings.Join(append(templates, query), " "), -1)
 	for _, m := range regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`).FindAllStringSubmatch(query, -1) {
@@ -227,8 +226,7 @@ func callsOf(t *testing.T, rdb *redis.Client) map[string]int {
 	return calls
 }
 
-// value returns the sum of the samples of a metric that have all of these labels, each
-// as name="value".
+// value returns the sum of the samples of a metric that have all of these labels, each as name="value".
 func (e *exported) value(metric string, labels ...string) (sum float64) {
 	e.t.Helper()
 	for line := range strings.Lines(e.page()) {
@@ -244,8 +242,7 @@ func (e *exported) value(metric string, labels ...string) (sum float64) {
 	return sum
 }
 
-// promServer is a prometheus that scrapes exporters and evaluates the alerts once per
-// second.
+// promServer is a prometheus that scrapes exporters and evaluates the alerts once per second.
 type promServer struct {
 	t    *testing.T
 	addr string
@@ -333,8 +330,7 @@ func (p promServer) holds(expr string) bool {
 	return at(p.ask("/api/v1/query", url.Values{"query": {expr}}), "result.len") != 0
 }
 
-// raised lists the alerts whose expression has a result, also those whose time has not
-// passed yet.
+// raised lists the alerts whose expression has a result, also those whose time has not passed yet.
 func (p promServer) raised() (names []string) {
 	p.t.Helper()
 	all, _ := at(p.ask("/api/v1/alerts", nil), "alerts").([]any)
@@ -399,8 +395,7 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 	within(t, longestWait, func() bool { return slices.Contains(prom.raised(), "LocktopDown") })
 }
 
-// runDashboard runs all queries of the dashboard. A query that prometheus cannot run ends
-// the test.
+// runDashboard runs all queries of the dashboard. A query that prometheus cannot run ends the test.
 func (p promServer) runDashboard() {
 	p.t.Helper()
 	dashboard := decoded[any](p.t, readText(p.t, dashboardFile))
@@ -458,8 +453,7 @@ func (f *failures) quiet() {
 // owned returns the value of a lock of package lock.
 func owned(owner string) string { return owner + "~" + uuid.Must(uuid.NewV7()).String() }
 
-// clean makes locks without findings, four clients that acquire and release, and the holds
-// that will go wrong.
+// clean makes locks without findings, four clients that acquire and release, and the holds that will go wrong.
 func (f *failures) clean() {
 	healthy(f.t, f.rdb, 120)
 	for i := range 4 {

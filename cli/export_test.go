@@ -324,9 +324,8 @@ func (e *exported) reasonIs(why metrics.DownReason) {
 	check.True(e.t, n == 1, "%d reasons", n)
 }
 
-// An export tells a server that hangs from one that has ended, and says how old its metrics
-// are. It reads the locks soon after the server answers again: before, it paused for 20
-// times the stall.
+// An export tells a server that hangs from one that has ended, and says how old its metrics are. It reads the locks
+// soon after the server answers again: before, it paused for 20 times the stall.
 func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 	testtier.Long(t, "a target stands still for seconds")
 	t.Parallel()
@@ -370,8 +369,7 @@ func TestAnExportTellsAServerThatRefusesItsUser(t *testing.T) {
 	startExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms").reasonIs(metrics.Rejected)
 }
 
-// pacedSource is a source whose n-th snapshot takes waits[n] and costs work[n]. It
-// records when each was asked for.
+// pacedSource is a source whose n-th snapshot takes waits[n] and costs work[n]. It records when each was asked for.
 type pacedSource struct {
 	waits, work []time.Duration
 	began       time.Time
@@ -511,9 +509,8 @@ func (w *turnover) run(ctx context.Context, rdb *redis.Client, name string, hold
 	}
 }
 
-// With LOCKTOP_PROOF: real stalls of 1, 3 and 10 s, by a stopped process and by a slow
-// command, and a network with 300 ms. The figures follow within two updates and a round
-// trip, and all changes outside of an outage are counted.
+// With LOCKTOP_PROOF: real stalls of 1, 3 and 10 s, by a stopped process and by a slow command, and a network with 300
+// ms. The figures follow within two updates and a round trip, and all changes outside of an outage are counted.
 func TestAnExportAfterRealStalls(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, c := range []struct {

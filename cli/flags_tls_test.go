@@ -46,8 +46,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes a certificate and its key, signed by a. The first certificate
-// that a issues is its own.
+// issue writes a certificate and its key, signed by a. The first certificate that a issues is its own.
 func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -66,8 +65,7 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
 	return path
 }
 
-// leaf returns a certificate template for clients and for a server named
-// redis.test.
+// leaf returns a certificate template for clients and for a server named redis.test.
 func leaf() *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(2), DNSNames: []string{"redis.test"}, NotAfter: time.Now().Add(time.Hour),
@@ -135,8 +133,7 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 			o := locktop(t, append([]string{"list", "--json"}, tt.args...)...)
 			check.True(t, o.code == tt.code && strings.Contains(o.errors, tt.said),
 				"exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
-			// A connection that fails is one line of error, and locktop tries
-			// no other way.
+			// A connection that fails is one line of error, and locktop tries no other way.
 			check.True(t, o.code == exitFine || strings.Count(o.errors, "\n") == 1 && (o.out == "" || strings.Contains(o.out, "error")),
 				"on stderr %q, on stdout %q", o.errors, o.out)
 		})
@@ -247,8 +244,7 @@ func copied(t *testing.T, from, to string, mode os.FileMode) {
 	check.NoError(t, errors.Join(err, os.WriteFile(to, text, 0o600), os.Chmod(to, mode)))
 }
 
-// plainError returns the text of an error or a warning, which is an object of JSON if the
-// output is.
+// plainError returns the text of an error or a warning, which is an object of JSON if the output is.
 func plainError(said string) string {
 	var one jsonNote
 	if json.Unmarshal([]byte(said), &one) != nil {

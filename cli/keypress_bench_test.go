@@ -17,9 +17,8 @@ import (
 	"locktop/internal/check"
 )
 
-// BenchmarkKeyToFrame presses a key of the screen while the demo's load runs,
-// and waits for the first output. The keys are pressed between two frames, so
-// that a regular frame does not count as the reaction.
+// BenchmarkKeyToFrame presses a key of the screen while the demo's load runs, and waits for the first output. The keys
+// are pressed between two frames, so that a regular frame does not count as the reaction.
 func BenchmarkKeyToFrame(b *testing.B) {
 	t := openPseudoTerminal(b, 160, 60, "demo")
 	t.until("m shows ")
@@ -41,16 +40,14 @@ func BenchmarkKeyToFrame(b *testing.B) {
 	}
 }
 
-// pseudoTerminal is a terminal without another program between the benchmark
-// and locktop.
+// pseudoTerminal is a terminal without another program between the benchmark and locktop.
 type pseudoTerminal struct {
 	b      *testing.B
 	master *os.File
 	buf    []byte
 }
 
-// openPseudoTerminal runs locktop in a terminal of w columns and h lines until
-// the end of the benchmark.
+// openPseudoTerminal runs locktop in a terminal of w columns and h lines until the end of the benchmark.
 func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
 	b.Helper()
 	program := check.Must(exec.LookPath("locktop"))(b)
@@ -96,8 +93,7 @@ func (t *pseudoTerminal) press(key string) {
 	check.Must(t.master.WriteString(key))(t.b)
 }
 
-// some returns the next output of the program, or nothing if that takes too
-// long.
+// some returns the next output of the program, or nothing if that takes too long.
 func (t *pseudoTerminal) some(patience time.Duration) []byte {
 	check.NoError(t.b, t.master.SetReadDeadline(time.Now().Add(patience)))
 	n, err := t.master.Read(t.buf)

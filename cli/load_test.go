@@ -18,8 +18,7 @@ import (
 	"locktop/internal/testtier"
 )
 
-// loaded starts a load with numbered holders in a process of its own, and
-// returns when a lock has been held five times.
+// loaded starts a load with numbered holders in a process of its own, and returns when a lock has been held five times.
 func loaded(t *testing.T, args ...string) (*spawned, *redis.Client) {
 	t.Helper()
 	rdb := clientTo(t, server.ForTest(t).Addr())
@@ -88,8 +87,7 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 		l, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")
 		l.kill()
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
-			// A key that is missing by now has expired. The list of the waiting
-			// processes lives for 30 s.
+			// A key that is missing by now has expired. The list of the waiting processes lives for 30 s.
 			left := rdb.PTTL(t.Context(), key).Val()
 			check.True(t, left != -1 && left <= 30*time.Second, "%s: %s stays for %s", kind, key, left)
 		}
@@ -124,8 +122,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	}
 }
 
-// A violation decides the exit code, whatever else happened. Here another
-// program deletes locks that are held.
+// A violation decides the exit code, whatever else happened. Here another program deletes locks that are held.
 func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--duration", "10m"}, {"--duration", "0"}, {"--html", "/dev/full"}} {
@@ -220,9 +217,8 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	doc.wantFailover(t)
 }
 
-// Without a redis-server, the servers of a demo are inside locktop, where no
-// process can be stopped. Their clients get no replies instead, which has the
-// same effect on them.
+// Without a redis-server, the servers of a demo are inside locktop, where no process can be stopped. Their clients get
+// no replies instead, which has the same effect on them.
 func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	testtier.Long(t, "a frozen load runs into its limits")
 	t.Setenv("PATH", "")
@@ -362,9 +358,8 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	}
 }
 
-// The Load page runs clients on a server of the user: with the flag at once,
-// otherwise after a question. They leave nothing behind, and change nothing
-// else.
+// The Load page runs clients on a server of the user: with the flag at once, otherwise after a question. They leave
+// nothing behind, and change nothing else.
 func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()

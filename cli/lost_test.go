@@ -173,8 +173,7 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	}
 }
 
-// cutShort is a connection that delivers replies while bytes are left, and then nothing, until
-// it is closed.
+// cutShort is a connection that delivers replies while bytes are left, and then nothing, until it is closed.
 type cutShort struct {
 	net.Conn
 	left   *atomic.Int64 // of all connections
@@ -226,8 +225,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	return addrs
 }
 
-// What was not read of a server that stops within a reply is an error, and never missing
-// without a word.
+// What was not read of a server that stops within a reply is an error, and never missing without a word.
 func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
 	testtier.Long(t, "commands run into a time limit")
 	t.Parallel()

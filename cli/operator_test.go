@@ -59,9 +59,8 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 	}
 }
 
-// stuck creates seven locks that block other clients, for four reasons: no
-// deadline, a deadline that has passed, a queue whose first waiter is dead, and
-// a hold of hours. It returns their keys.
+// stuck creates seven locks that block other clients, for four reasons: no deadline, a deadline that has passed, a
+// queue whose first waiter is dead, and a hold of hours. It returns their keys.
 func stuck(t *testing.T, rdb *redis.Client) []string {
 	t.Helper()
 	ctx, now := context.Background(), time.Now()
@@ -92,8 +91,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 	}
 }
 
-// An operator is called because the weekly report does not run, on a server
-// with locks of six libraries.
+// An operator is called because the weekly report does not run, on a server with locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and acquires 10,000 locks")
 	t.Parallel()
@@ -128,8 +126,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	check.True(t, err == nil && n >= 10_000, "%d keys are left, %v", n, err)
 }
 
-// wantFirst expects some locks in the first rows, in any order, and checks each
-// row.
+// wantFirst expects some locks in the first rows, in any order, and checks each row.
 func wantFirst(t *testing.T, term *terminal, keys []string, ok func(row string) bool) {
 	t.Helper()
 	const above = 3 // the header, the summary, the titles
@@ -148,10 +145,9 @@ func wantFirst(t *testing.T, term *terminal, keys []string, ok func(row string) 
 	})
 }
 
-// Redis 8.0.2 and Valkey 8.1.1 crash when a connection with CLIENT NO-TOUCH
-// causes them to serve a blocked client. The test runs every way to read and to
-// change a lock, for every format, with clients blocked on each key that a
-// release touches: once, or 100 times with LOCKTOP_PROOF=1.
+// Redis 8.0.2 and Valkey 8.1.1 crash when a connection with CLIENT NO-TOUCH causes them to serve a blocked client. The
+// test runs every way to read and to change a lock, for every format, with clients blocked on each key that a release
+// touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	testtier.Long(t, "every command of locktop meets blocked waiters")
 	t.Parallel()
@@ -197,9 +193,8 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 	check.Require(t, err == nil && child.PID() == pid, "%s: the server is process %d, was %d: %v", f.Name, child.PID(), pid, err)
 }
 
-// blockOn blocks clients on each of these keys, as a list, a sorted set and a
-// stream. No client blocks on a key of another type. It returns when the server
-// reports that they are blocked; end disconnects them.
+// blockOn blocks clients on each of these keys, as a list, a sorted set and a stream. No client blocks on a key of
+// another type. It returns when the server reports that they are blocked; end disconnects them.
 func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 	t.Helper()
 	waiters := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, DisableIdentity: true, MaxRetries: -1, ReadTimeout: -1, PoolSize: 10 * len(keys)})

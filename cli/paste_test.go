@@ -26,8 +26,7 @@ var hostileKeys = []string{
 	"\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "e" + strings.Repeat("\u0301", 50), "👩\u200d👧", "🇩🇪", "\ue000", "\uffff", "ก็", "각",
 }
 
-// printedLines returns the command lines that inspect prints for a key. The
-// text and the JSON must agree.
+// printedLines returns the command lines that inspect prints for a key. The text and the JSON must agree.
 func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI string) {
 	t.Helper()
 	args := slices.Concat([]string{"inspect"}, flags, keyArguments(key))
@@ -98,9 +97,8 @@ func (s topology) wantGone(t *testing.T, key string) {
 	}
 }
 
-// The command line that inspect prints connects to the same server and
-// database, as the same user and with the same security, however these were
-// given.
+// The command line that inspect prints connects to the same server and database, as the same user and with the same
+// security, however these were given.
 func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	testtier.Long(t, "it runs 32 printed lines in a shell")
 	folder := t.TempDir()

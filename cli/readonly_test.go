@@ -30,8 +30,7 @@ func allowed(t *testing.T, addr string) []string {
 	return names
 }
 
-// allowedOfSentinels returns the commands that the page allows locktop to send
-// to a Sentinel.
+// allowedOfSentinels returns the commands that the page allows locktop to send to a Sentinel.
 func allowedOfSentinels(t *testing.T) []string {
 	t.Helper()
 	for line := range strings.Lines(readText(t, "../docs/operators.md")) {
@@ -61,8 +60,7 @@ func checkSent(t *testing.T, s topology, optional ...string) {
 		check.True(t, slices.Contains(all, name), "%s was never sent: the test proves little: %v", name, all)
 	}
 	for _, name := range all {
-		// Redis 6 does not distinguish subcommands. The refusals to the
-		// recommended user show them.
+		// Redis 6 does not distinguish subcommands. The refusals to the recommended user show them.
 		listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
 		check.True(t, name == "config|resetstat" || name == "config" || listed, "%s was sent, and is not on the list", name)
 	}
@@ -79,8 +77,7 @@ func checkSent(t *testing.T, s topology, optional ...string) {
 	}
 }
 
-// looks returns the ways to read, and those that need --write and are refused
-// without it.
+// looks returns the ways to read, and those that need --write and are refused without it.
 func looks(t *testing.T, s topology) [][]string {
 	all := [][]string{
 		{"list"}, {"list", "--json", "--all"}, {"list", "--csv", "--stuck"}, {"list", "--lock", "some:*"},
@@ -129,9 +126,8 @@ func pressEverything(t *testing.T, s topology) {
 	term.quit() // the screen handles the last key after all others
 }
 
-// Promise P9. Whatever locktop reads, whatever key is pressed, and whatever is
-// requested without --write: servers with all permissions, and their Sentinels,
-// receive only commands that the documentation lists, and no command is refused
+// Promise P9. Whatever locktop reads, whatever key is pressed, and whatever is requested without --write: servers with
+// all permissions, and their Sentinels, receive only commands that the documentation lists, and no command is refused
 // to the recommended user.
 func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 	t.Parallel()
@@ -160,9 +156,8 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 	})
 }
 
-// advised creates the user that docs/operators.md recommends, with the first of
-// its lines that the server accepts. Only the password is changed. It returns
-// the line.
+// advised creates the user that docs/operators.md recommends, with the first of its lines that the server accepts. Only
+// the password is changed. It returns the line.
 func advised(t *testing.T, addr string) []any {
 	t.Helper()
 	var refused []error
@@ -210,8 +205,7 @@ func knows(t *testing.T, addr, command string) bool {
 	return len(info) == 1 && info[0] != nil
 }
 
-// aUser creates a user with these permissions, as far as the server supports
-// them.
+// aUser creates a user with these permissions, as far as the server supports them.
 func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
 	check.NoError(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
@@ -335,10 +329,9 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 	}
 }
 
-// The recommended user sees the locks of all formats as a user with all
-// permissions does, with every command that reads, and no command is refused.
-// If its key patterns are limited, it sees only the locks that match, and the
-// number of the others.
+// The recommended user sees the locks of all formats as a user with all permissions does, with every command that
+// reads, and no command is refused. If its key patterns are limited, it sees only the locks that match, and the number
+// of the others.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	testtier.Long(t, "it writes the locks of all formats")
 	addr := server.ForTest(t).Addr()

@@ -332,8 +332,7 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	}
 }
 
-// The outcome names the servers of a Redlock on which the lock was released, the intent
-// those on which it was seen.
+// The outcome names the servers of a Redlock on which the lock was released, the intent those on which it was seen.
 func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 	rig := server.IndependentForTest(t, 3)
 	all, release := nodesOf(rig), append([]string{"release", "lock:a", "--write", "--yes"}, redlockFlags(rig)...)
@@ -453,8 +452,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	compareRobbed(t, robbed, ends)
 }
 
-// compareRobbed checks that the holds that were removed are those in the audit
-// log.
+// compareRobbed checks that the holds that were removed are those in the audit log.
 func compareRobbed(t *testing.T, robbed []map[string]bool, ends chan int) {
 	t.Helper()
 	close(ends)

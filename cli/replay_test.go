@@ -15,8 +15,7 @@ import (
 	"locktop/keyspace/recording"
 )
 
-// minute returns a recording in which the holder of a lock changes every
-// second.
+// minute returns a recording in which the holder of a lock changes every second.
 func minute(t *testing.T) *recording.Reader {
 	t.Helper()
 	var all []keyspace.Snapshot
@@ -231,8 +230,7 @@ func TestADirectoryIsShownOnTheScreen(t *testing.T) {
 	term.quit()
 }
 
-// The limits of a replay count instead of those of the recorder. A flag that a recording
-// cannot obey is refused.
+// The limits of a replay count instead of those of the recorder. A flag that a recording cannot obey is refused.
 func TestAReplayObeysItsFlagsOrRefusesThem(t *testing.T) {
 	t.Parallel()
 	var all []keyspace.Snapshot

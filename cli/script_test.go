@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// isolated runs the tests without the user's environment: its addresses, its
-// passwords and its audit log.
+// isolated runs the tests without the user's environment: its addresses, its passwords and its audit log.
 type isolated struct{ *testing.M }
 
 func (m isolated) Run() int {
@@ -199,8 +198,7 @@ func lockOnStdout(ts *testscript.TestScript, key string) any {
 	return nil
 }
 
-// at follows a path such as holders.0.count into decoded JSON. It returns nil
-// if there is no such value.
+// at follows a path such as holders.0.count into decoded JSON. It returns nil if there is no such value.
 func at(v any, path string) any {
 	if rest, ok := strings.CutSuffix(path, ".len"); ok {
 		list, _ := at(v, rest).([]any)

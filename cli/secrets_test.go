@@ -21,8 +21,7 @@ import (
 	"locktop/internal/testtier"
 )
 
-// canary is a password that must not appear anywhere. It has a character that
-// URLs write in two ways.
+// canary is a password that must not appear anywhere. It has a character that URLs write in two ways.
 const (
 	canary       = "c4nary-f00d!cafe"
 	canaryInURLs = "c4nary-f00d%21cafe"
@@ -39,10 +38,8 @@ func leaked(texts map[string]string) []string {
 	return places
 }
 
-// Every command runs with a password in every place where one can be given, on
-// a server that accepts it, on one that does not, and without a server. No
-// output and no file contains the password, and only the owner can read the
-// files.
+// Every command runs with a password in every place where one can be given, on a server that accepts it, on one that
+// does not, and without a server. No output and no file contains the password, and only the owner can read the files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	testtier.Long(t, "it searches every output and process for a password")
 	t.Parallel()
@@ -160,9 +157,8 @@ const (
 // trackingClient matches a line of CLIENT LIST about a connection with client tracking.
 var trackingClient = regexp.MustCompile(` flags=\w*t`)
 
-// rotate gives a server a new user with a new password every rotateEvery, until stop. A
-// user is deleted rotateEvery after its credentials have expired, which ends its
-// connections. command prints the credentials of the newest user.
+// rotate gives a server a new user with a new password every rotateEvery, until stop. A user is deleted rotateEvery
+// after its credentials have expired, which ends its connections. command prints the credentials of the newest user.
 func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "credentials")
@@ -208,8 +204,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	defer stop()
 	seen := watchAsAProgram(t, rdb, "--password-command", command, "--lock", "lock:*")
 	o := trafficOf(t)
-	// A watch that reads a lock later than dying does not learn the deadline, and takes the
-	// end for a release.
+	// A watch that reads a lock later than dying does not learn the deadline, and takes the end for a release.
 	o.workers, o.pause, o.dying, o.patient = 40, 50*time.Millisecond, 2*time.Second, true
 	o.lasts = time.Duration(testtier.Size(10, 10, 600)) * time.Second
 

@@ -33,8 +33,7 @@ func continueProcess(t *testing.T, p *os.Process) {
 	check.NoError(t, p.Signal(syscall.SIGCONT))
 }
 
-// The load on the screen ends with its terminal, and its keys are deleted, also one without a
-// TTL.
+// The load on the screen ends with its terminal, and its keys are deleted, also one without a TTL.
 func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()

@@ -21,8 +21,7 @@ import (
 	"locktop/internal/testtier"
 )
 
-// topology is one or several servers that locktop shows as one, with a lock of
-// each type.
+// topology is one or several servers that locktop shows as one, with a lock of each type.
 type topology struct {
 	flags     []string // to connect to it
 	servers   []string // all servers that store locks or copies of locks
@@ -153,9 +152,8 @@ func (s topology) sent(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// tap is a proxy in front of a Sentinel, which keeps no statistics of commands.
-// It records the commands sent to the Sentinel. Other Sentinels connect
-// directly.
+// tap is a proxy in front of a Sentinel, which keeps no statistics of commands. It records the commands sent to the
+// Sentinel. Other Sentinels connect directly.
 type tap struct {
 	addr string
 
@@ -226,15 +224,13 @@ func (p *tap) noted() []string {
 	return slices.Clone(p.names)
 }
 
-// listedOn runs locktop list --json, which must succeed, and returns its
-// document and stderr.
+// listedOn runs locktop list --json, which must succeed, and returns its document and stderr.
 func listedOn(t *testing.T, args ...string) (render.Document, string) {
 	t.Helper()
 	return listedWith(t, exitFine, args...)
 }
 
-// listedWith runs locktop list --json, which must end with an exit code, and
-// returns its document and stderr.
+// listedWith runs locktop list --json, which must end with an exit code, and returns its document and stderr.
 func listedWith(t *testing.T, code int, args ...string) (render.Document, string) {
 	t.Helper()
 	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)

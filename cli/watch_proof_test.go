@@ -83,8 +83,7 @@ func (w *witnessed) take(c change, now time.Time) {
 	w.more = make(chan struct{})
 }
 
-// attend creates a lock, so that the program learns the prefix, and waits until
-// the program tracks changes.
+// attend creates a lock, so that the program learns the prefix, and waits until the program tracks changes.
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token, ""}
@@ -133,9 +132,8 @@ type traffic struct {
 	patient bool          // each change of a lock waits for the report of the one before
 }
 
-// trafficOf returns a few seconds of changes that wait for each other. With
-// LOCKTOP_PROOF, it returns so many seconds of 2,000 changes per second that do
-// not wait, for an idle machine.
+// trafficOf returns a few seconds of changes that wait for each other. With LOCKTOP_PROOF, it returns so many seconds
+// of 2,000 changes per second that do not wait, for an idle machine.
 func trafficOf(t *testing.T) traffic {
 	t.Helper()
 	long := os.Getenv("LOCKTOP_PROOF")
@@ -271,9 +269,8 @@ func percentiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %v, p99 %v, at most %v (%d)", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
 }
 
-// The program watches ten clients of package lock that take turns at two keys
-// for 1 ms each, while another client deletes and acquires some held locks.
-// watch reports the thefts, and reports no proper release as a theft.
+// The program watches ten clients of package lock that take turns at two keys for 1 ms each, while another client
+// deletes and acquires some held locks. watch reports the thefts, and reports no proper release as a theft.
 func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	testtier.Long(t, "it watches a race for seconds")
 	t.Parallel()
@@ -324,9 +321,8 @@ func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
 	return client
 }
 
-// steal deletes a lock and acquires it, in one transaction or with two
-// commands. The thief holds it for 60 ms. Before the second command an honest
-// client may acquire the lock.
+// steal deletes a lock and acquires it, in one transaction or with two commands. The thief holds it for 60 ms. Before
+// the second command an honest client may acquire the lock.
 func steal(ctx context.Context, rdb *redis.Client, key, token string, atOnce bool) error {
 	if !atOnce {
 		if err := rdb.Del(ctx, key).Err(); err != nil {
@@ -544,8 +540,7 @@ func total(m map[keyspace.EventKind]int) (n int) {
 	return n
 }
 
-// Of 20,000 holds at each rate every beginning, renewal and end is told once, and every
-// overwritten hold as replaced.
+// Of 20,000 holds at each rate every beginning, renewal and end is told once, and every overwritten hold as replaced.
 func TestEveryHoldIsToldAsItEnded(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {

@@ -19,8 +19,7 @@ import (
 	"locktop/keyspace"
 )
 
-// patience is how long a test waits for an event. Only a failing test waits
-// that long.
+// patience is how long a test waits for an event. Only a failing test waits that long.
 const patience = 20 * time.Second
 
 // lines is an output that a test can wait for.

@@ -235,8 +235,7 @@ func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
 	term.quit()
 }
 
-// The user of the documentation with the permissions of who is refused nothing, and
-// servers are sent nothing else.
+// The user of the documentation with the permissions of who is refused nothing, and servers are sent nothing else.
 func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {

@@ -241,8 +241,7 @@ func TestASnapshotIsRequestedRightAfterAnAction(t *testing.T) {
 	})
 }
 
-// longScript gives a Redisson lock an action whose script does not fit into 24
-// lines.
+// longScript gives a Redisson lock an action whose script does not fit into 24 lines.
 func longScript(w *Config) string {
 	script := "local a = {" + strings.Repeat(`redis.call("GET", KEYS[1]), `, 80) + "} return  2"
 	for i := range w.Formats {

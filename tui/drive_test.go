@@ -30,9 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(redisserver.Tests{M: m, Parallel: 4}.Run())
 }
 
-// driver plays a user: it presses keys and reads the screen. It replaces
-// bubbletea and has no terminal. It runs in a synctest bubble, where the clock
-// starts at midnight and advances only while all goroutines wait.
+// driver plays a user: it presses keys and reads the screen. It replaces bubbletea and has no terminal. It runs in a
+// synctest bubble, where the clock starts at midnight and advances only while all goroutines wait.
 type driver struct {
 	t       *testing.T
 	app     *app
@@ -116,8 +115,7 @@ func (d *driver) update(msg tea.Msg) {
 	}
 }
 
-// checkShape checks that every frame fits its window and contains only
-// characters that the screen itself writes.
+// checkShape checks that every frame fits its window and contains only characters that the screen itself writes.
 func (d *driver) checkShape() {
 	d.t.Helper()
 	frame := d.app.View()
@@ -153,8 +151,7 @@ func faultOf(frame string, w, h int) string {
 	return ""
 }
 
-// measured returns the width of a line, and a fault if the line has anything
-// except visible runes and SGR sequences.
+// measured returns the width of a line, and a fault if the line has anything except visible runes and SGR sequences.
 func measured(line string) (width int, fault string) {
 	for line != "" {
 		if rest, ok := cutSGR(line); ok {
@@ -190,8 +187,7 @@ func (d *driver) size(w, h int) *driver {
 	return d.settle()
 }
 
-// wait advances the clock, in steps shorter than the tick interval of the
-// screen.
+// wait advances the clock, in steps shorter than the tick interval of the screen.
 func (d *driver) wait(span time.Duration) *driver {
 	d.t.Helper()
 	for end := time.Now().Add(span); time.Now().Before(end); {
@@ -376,8 +372,7 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return snap, v.err
 }
 
-// watched returns the server with changes that a watch reports. events are those of the next
-// snapshot; nil = none ever.
+// watched returns the server with changes that a watch reports. events are those of the next snapshot; nil = none ever.
 func (v *fakeServer) watched(mode keyspace.WatchMode, events *[]keyspace.Event) *fakeServer {
 	v.edit = func(s *keyspace.Snapshot) {
 		if s.Watch.Mode = mode; events != nil {

@@ -307,9 +307,8 @@ func TestTheSampleScreen(t *testing.T) {
 			d.press("1").click("Enter open").want("newest first").press("esc")
 			d.press("K").want("K does nothing").click("K does nothing").wantNot("K does nothing").want("? help")
 		},
-		// A snoozed finding does not count in the header or in the order of the locks.
-		// It stays in the list with the time when the snooze ends, and then counts
-		// again.
+		// A snoozed finding does not count in the header or in the order of the locks. It stays in the list with the
+		// time when the snooze ends, and then counts again.
 		"a snoozed finding is hidden until the snooze ends": func(d *driver) {
 			first := func() string { return d.rows()[0] }
 			d.want("2 findings")
@@ -375,8 +374,7 @@ func TestTheSampleScreen(t *testing.T) {
 	}
 }
 
-// The second key goes to the page that the first one opens, and its effect
-// stays.
+// The second key goes to the page that the first one opens, and its effect stays.
 func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
 	w := testConfig()
 	w.Load, w.Scenes = &fakeLoad{}, scenes()
@@ -454,8 +452,7 @@ var uniqueWord = map[pageSet]string{
 	onLocks: "OWNER", onTimeline: "free, with waiters", onLoad: "settings", onNodes: "SHARE", onFindings: "what to do", onEvents: "WHO", onLock: "newest first",
 }
 
-// everywhereKeyTests returns the tests of the keys that do the same on every
-// page, once for each page.
+// everywhereKeyTests returns the tests of the keys that do the same on every page, once for each page.
 func everywhereKeyTests() []keyTest {
 	var all []keyTest
 	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, keyTest{at, key, play}) }

@@ -124,8 +124,7 @@ func TestOneChangeOfTheLoadIsActiveAtATime(t *testing.T) {
 	check.True(t, f.applied() == nil, "a change follows that no request asked for")
 }
 
-// A scene that is chosen right after a change of a setting starts a load that
-// has stopped.
+// A scene that is chosen right after a change of a setting starts a load that has stopped.
 func TestASceneStartsDuringAChange(t *testing.T) {
 	g := runningLoad()
 	f := loadState{load: g, scenes: []loadgen.Scenario{loadgen.Scenario{Name: "freeze"}.WithDefaults()}}
@@ -293,8 +292,7 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 	})
 }
 
-// overlapped returns a load whose clients have overlapped so many times on a
-// key, for 100 ms each, one second apart.
+// overlapped returns a load whose clients have overlapped so many times on a key, for 100 ms each, one second apart.
 func overlapped(times int) (Config, *fakeLoad) {
 	w, g := loadConfig()
 	for i := range times {
@@ -565,8 +563,7 @@ func TestTheFaultLog(t *testing.T) {
 			g.addEvents(fault(loadgen.FaultEnded, loadgen.NodeDown, 0, "node 1"))
 			d.wait(tickInterval).want("node 1 is back: 3 of 5 nodes up")
 		},
-		// Checks that frequent events do not push their
-		// cause, a fault, out of the visible lines.
+		// Checks that frequent events do not push their cause, a fault, out of the visible lines.
 		"the fault log combines repetitions": func(d *driver, g *fakeLoad) {
 			g.addEvents(acquired(1, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""))
 			for range 200 {

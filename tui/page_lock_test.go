@@ -45,8 +45,7 @@ func TestThePageOfALockShowsTheProcessOfItsHolder(t *testing.T) {
 	})
 }
 
-// Without a watch that reads every change at once, the length of a lease is not known, and the page does not
-// invent it.
+// Without a watch that reads every change at once, the length of a lease is not known, and the page does not invent it.
 func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
 	for _, mode := range []keyspace.WatchMode{"", keyspace.Polling, keyspace.Notifications, keyspace.Push} {
 		l := mutex("a", "first", 20*time.Second)

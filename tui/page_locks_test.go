@@ -283,8 +283,7 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	})
 }
 
-// shows returns formats, one of which shows waiters, and another has waiters
-// that block.
+// shows returns formats, one of which shows waiters, and another has waiters that block.
 func shows() []keyspace.Format {
 	return []keyspace.Format{
 		{About: keyspace.About{Name: "set-nx"}}, {About: keyspace.About{Name: "redisson"}, ShowsWaiters: true}, {About: keyspace.About{Name: "blpop"}, BlockingWait: true},

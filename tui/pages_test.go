@@ -132,8 +132,7 @@ func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
 	})
 }
 
-// redlockConfig returns a Config with a Redlock on five servers, two of which are
-// down.
+// redlockConfig returns a Config with a Redlock on five servers, two of which are down.
 func redlockConfig(w Config) Config {
 	v := &fakeServer{}
 	var names []string

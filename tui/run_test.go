@@ -144,8 +144,7 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	check.True(t, strings.Contains(string(out), "Run returned: run the screen: "), "Run did not report the panic: %q", out)
 }
 
-// placing matches the sequences that a dumb terminal receives besides text:
-// cursor position and erase.
+// placing matches the sequences that a dumb terminal receives besides text: cursor position and erase.
 var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
 
 func TestADumbTerminalGetsTextAlone(t *testing.T) {

@@ -79,8 +79,7 @@ func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 	return Config{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
 }
 
-// claims are the statements of a scene's caption that the screen must show at
-// some time.
+// claims are the statements of a scene's caption that the screen must show at some time.
 var claims = map[string][]string{
 	"hot-key":          {"✓ 0 overlaps", " waiting held "},
 	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},

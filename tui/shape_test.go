@@ -55,8 +55,7 @@ func scenes() []loadgen.Scenario {
 	return all
 }
 
-// everySize draws the screen in windows up to 160×60: all widths and heights up
-// to 6, and then the multiples of every.
+// everySize draws the screen in windows up to 160×60: all widths and heights up to 6, and then the multiples of every.
 func (d *driver) everySize(after string, every int) *driver {
 	d.t.Helper()
 	for w := range 161 {
@@ -73,8 +72,7 @@ func (d *driver) everySize(after string, every int) *driver {
 	return d
 }
 
-// payloads are texts that other clients of Redis could store to attack the
-// terminal.
+// payloads are texts that other clients of Redis could store to attack the terminal.
 func payloads() []string {
 	return []string{
 		"\x1b[2J", "\x1b]0;title\a", "\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]8;;http://evil\x1b\\x", "\x1bP+q\x1b\\", "\x1b[6n", "\x1b[8m",

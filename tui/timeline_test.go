@@ -88,8 +88,7 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 	check.True(t, p.Rung == "asked" && p.PerSecond() == 0.2, "the past is %+v", p)
 }
 
-// Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its
-// lease expired.
+// Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its lease expired.
 func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	at := func(s int) time.Time { return after(time.Duration(s) * time.Second) }
 	n := &lane{}
@@ -119,8 +118,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	check.True(t, len(all) == swimlanesShown && more == 4 && all[0].client == "z", "%d swimlanes, and %d more", len(all), more)
 }
 
-// A waiter that is not there any more has left, and a lane that has discarded old waits knows only the
-// time since.
+// A waiter that is not there any more has left, and a lane that has discarded old waits knows only the time since.
 func TestALaneKnowsTheWaitsOfNamedClients(t *testing.T) {
 	n := &lane{}
 	l := mutex("a", "x", time.Hour)
@@ -351,8 +349,7 @@ func TestATimelineKeepsABoundedNumberOfHolds(t *testing.T) {
 	check.True(t, len(again.holds) == 1 && again.holds[0].from.Equal(at(0)) && again.whole.After(at(0)), "its lane is %+v", again)
 }
 
-// randomLock returns a lock as it was, or with other holders and waiters: every other key is a
-// semaphore.
+// randomLock returns a lock as it was, or with other holders and waiters: every other key is a semaphore.
 func randomLock(random *rand.Rand, key string, was keyspace.Snapshot, at time.Time) keyspace.Lock {
 	if i := slices.IndexFunc(was.Locks, func(l *keyspace.Lock) bool { return l.Key == key }); i >= 0 && random.IntN(4) > 0 {
 		return *was.Locks[i]

@@ -159,8 +159,7 @@ func TestARedlockServerIsAURLOrAHost(t *testing.T) {
 
 const canary = "c4nary"
 
-// checkRefusal checks that an error is one line and does not repeat what may be
-// a password.
+// checkRefusal checks that an error is one line and does not repeat what may be a password.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -170,9 +169,8 @@ func checkRefusal(t *testing.T, err error) {
 	check.False(t, strings.Contains(err.Error(), canary), "%q repeats the password", err)
 }
 
-// Whatever surrounds a password in an address, the password is either parsed,
-// or the address is refused without repeating it. An address that is shown
-// never contains it.
+// Whatever surrounds a password in an address, the password is either parsed, or the address is refused without
+// repeating it. An address that is shown never contains it.
 func FuzzURL(f *testing.F) {
 	for _, around := range [][2]string{
 		{"redis://ann:", "@localhost:6379/3"}, {"rediss://:", "@h"}, {"unix://u:", "@/tmp/r.sock?db=2"}, {"redis://u:", "@[::1]:1/0?db=1"},
@@ -193,8 +191,7 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// Any file is either a configuration, or refused without repeating one of its
-// values, which may be a password.
+// Any file is either a configuration, or refused without repeating one of its values, which may be a password.
 func FuzzConfig(f *testing.F) {
 	for _, around := range [][2]string{
 		{"contexts:\n  prod: {url: 'redis://:", "@h', production: true, readonly: true, theme: dark, locks: ['a*']}\n"},
@@ -206,8 +203,7 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		text := before + canary + after
 		_, err := ParseConfiguration("config.yaml", strings.NewReader(text))
-		// The name of an unknown key may be repeated: it helps, and is not a
-		// value.
+		// The name of an unknown key may be repeated: it helps, and is not a value.
 		if err == nil || !strings.Contains(err.Error(), "there is no key") {
 			checkRefusal(t, err)
 		}

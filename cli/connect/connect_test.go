@@ -140,8 +140,7 @@ f :0@0 master,noaddr - 0 0 5 disconnected
 	check.True(t, strings.Join(got, ", ") == want, "it looks at %q, want %q", got, want)
 }
 
-// The first server in order that answers soon is used. The search does not wait
-// for servers that do not answer.
+// The first server in order that answers soon is used. The search does not wait for servers that do not answer.
 func TestTheFirstAnswerIsTaken(t *testing.T) {
 	down := errors.New("down")
 	type server struct {

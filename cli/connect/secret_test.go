@@ -63,8 +63,7 @@ func TestASecretIsALineOrJSON(t *testing.T) {
 	}
 }
 
-// Credentials that expire are asked for in time, also after errors, and as long as there is a
-// connection.
+// Credentials that expire are asked for in time, also after errors, and as long as there is a connection.
 func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), []string{}
@@ -107,8 +106,7 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 	})
 }
 
-// A password without an expiry changes: the next connection learns it, and the others
-// authenticate again.
+// A password without an expiry changes: the next connection learns it, and the others authenticate again.
 func TestANewPasswordIsToldToTheOtherConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	write := func(pass string) { check.NoError(t, os.WriteFile(path, []byte(pass+"\n"), 0o600)) }

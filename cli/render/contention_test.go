@@ -17,8 +17,7 @@ import (
 	"locktop/keyspace/incident"
 )
 
-// someContention is a report with a class of each way in which the waiting is known, and one
-// without any.
+// someContention is a report with a class of each way in which the waiting is known, and one without any.
 func someContention() contention.Report {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	seen, asked := keyspace.ID{Node: "a:1", Key: "order:1"}, keyspace.ID{Node: "a:1", Key: "job;1"}

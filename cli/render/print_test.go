@@ -86,8 +86,7 @@ func TestTheTableFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// If all columns have their least widths and the table is still too wide, it omits as few
-// columns as possible.
+// If all columns have their least widths and the table is still too wide, it omits as few columns as possible.
 func TestANarrowTableOmitsColumns(t *testing.T) {
 	cols := []Column{{}, {Spare: 1}, {Least: 3, Spare: 2}, {Least: 5}}
 	for width, want := range map[int][]int{

@@ -65,8 +65,7 @@ func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
 	check.Equal(t, testing.AllocsPerRun(100, func() { Plain(s) }), 0, "allocations for text that needs no change")
 }
 
-// Every rune that Plain accepts has a width of one or two cells, and the same
-// width beside any other rune.
+// Every rune that Plain accepts has a width of one or two cells, and the same width beside any other rune.
 func TestPlainRunesHaveTheirOwnCells(t *testing.T) {
 	neighbours := []string{"a", "가", "각", "👍", "ก", "क", "ー"}
 	passed := 0
