@@ -245,8 +245,7 @@ func inDir(dir string, agent int) string {
 // Four agents with 500 clients each: the counts of the report are those of the four event
 // files, and its percentiles are within the 1 % of the histogram.
 func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
-	testtier.Long(t, "it runs a load by agents for seconds")
-	t.Parallel()
+	long(t, "it runs a load by agents for seconds")
 	const n = 4
 	dir := t.TempDir()
 	r := newAgentRig(t, n, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
@@ -304,8 +303,7 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 // An agent that is killed is named within 4 s, its clients count as crashed, and the run is
 // incomplete. The others go on.
 func TestAKilledAgentIsNamed(t *testing.T) {
-	testtier.Long(t, "the coordinator waits until an agent is given up")
-	t.Parallel()
+	long(t, "the coordinator waits until an agent is given up")
 	r := newAgentRig(t, 3, nil)
 	l := r.running("--agents", "3", "--clients", "30", "--keys", "1", "--ttl", "1s", "--duration", "8s", "--json")
 	victim := r.agents[1]
@@ -338,8 +336,7 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 
 // When the control server stops for 3 s, the run goes on, and all figures arrive afterwards.
 func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
-	testtier.Long(t, "it runs a load by agents over a pause")
-	t.Parallel()
+	long(t, "it runs a load by agents over a pause")
 	dir := t.TempDir()
 	r := newAgentRig(t, 2, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
@@ -361,8 +358,7 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 
 // When the control server stops for 15 s, all agents stop, release their locks, and say why.
 func TestAgentsStopWithoutTheControlServer(t *testing.T) {
-	testtier.Long(t, "agents wait until a server is given up")
-	t.Parallel()
+	long(t, "agents wait until a server is given up")
 	r := newAgentRig(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
 	check.NoError(t, r.control.Freeze())
@@ -389,8 +385,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 
 // When the coordinator is killed, the agents end the run, release their locks, and serve the next run.
 func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
-	testtier.Long(t, "agents wait until the coordinator is given up")
-	t.Parallel()
+	long(t, "agents wait until the coordinator is given up")
 	r := newAgentRig(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
 	l.kill()
@@ -403,8 +398,7 @@ func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
 
 // An interrupted coordinator reports, leaves no key, and the agents serve the next run.
 func TestAnInterruptedCoordinatorReports(t *testing.T) {
-	testtier.Long(t, "it runs a load by agents for seconds")
-	t.Parallel()
+	long(t, "it runs a load by agents for seconds")
 	r := newAgentRig(t, 2, nil)
 	for range 2 {
 		l := r.running("--agents", "2", "--clients", "20", "--kind", "fair", "--fence", "true", "--duration", "10m")
@@ -417,8 +411,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 }
 
 func TestAnInterruptedAgentIsNamed(t *testing.T) {
-	testtier.Long(t, "it runs a load by agents for seconds")
-	t.Parallel()
+	long(t, "it runs a load by agents for seconds")
 	r := newAgentRig(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "2", "--duration", "5s", "--json")
 	r.agents[0].signal(os.Interrupt)
@@ -433,8 +426,7 @@ func TestAnInterruptedAgentIsNamed(t *testing.T) {
 
 // An agent that stands still is lost. When it goes on, it stops its clients and releases.
 func TestAnAgentThatStandsStillIsLost(t *testing.T) {
-	testtier.Long(t, "the coordinator waits until an agent is given up")
-	t.Parallel()
+	long(t, "the coordinator waits until an agent is given up")
 	r := newAgentRig(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "2", "--ttl", "1s", "--duration", "9s", "--json")
 	stopProcess(t, r.agents[0].cmd.Process)
@@ -450,8 +442,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 
 // Too few agents: the coordinator says so and takes its tickets back. An agent that comes later does not run.
 func TestTooFewAgents(t *testing.T) {
-	testtier.Long(t, "agents wait for others that do not come")
-	t.Parallel()
+	long(t, "agents wait for others that do not come")
 	r := newAgentRig(t, 1, nil)
 	l := r.load("--agents", "3", "--agent-wait", "2s", "--duration", "10m")
 	l.exits(exitFailure)
@@ -490,8 +481,7 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 
 // An agent refuses plans that it must not run, and connects to no server of theirs.
 func TestAnAgentRefusesPlans(t *testing.T) {
-	testtier.Long(t, "it runs plans by agents for seconds")
-	t.Parallel()
+	long(t, "it runs plans by agents for seconds")
 	r := newAgentRig(t, 1, func(int) []string { return []string{"--allow", "redis://10.0.0.9:6379"} })
 	control := clientTo(r.t, r.control.Addr())
 	contacts := make(chan struct{}, 100)
@@ -551,8 +541,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 
 // Agents whose clocks differ by 10 s prove that two of them were inside at once.
 func TestAgentsWithWrongClocksFindABrokenLock(t *testing.T) {
-	testtier.Long(t, "it runs a load by agents for seconds")
-	t.Parallel()
+	long(t, "it runs a load by agents for seconds")
 	r := newAgentRig(t, 2, func(i int) []string { return []string{"--clock-offset", []string{"5s", "-5s"}[i]} })
 	l := r.load("blind-delete", "--agents", "2", "--json")
 	l.exits(exitFine) // a scene that shows what it should
@@ -615,8 +604,7 @@ func agentsOn(screen, state string, clients ...string) int {
 // The Load page runs a load by agents like one of its own: it waits for them, shows each, names
 // one that is killed, and leaves nothing.
 func TestTheScreenRunsALoadByAgents(t *testing.T) {
-	testtier.Long(t, "it runs the program in a terminal, and loads by agents")
-	t.Parallel()
+	long(t, "it runs the program in a terminal, and loads by agents")
 	target, control := server.ForTest(t).Addr(), server.ForTest(t).Addr()
 	flags := []string{"-u", "redis://" + target, "--control", "redis://" + control, "--agents", "4"}
 	open := func() *terminal {

@@ -9,7 +9,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/loadgen/certify"
 )
 
@@ -45,8 +44,7 @@ func certifying(t *testing.T) (s *spawned, dir string) {
 }
 
 func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
-	testtier.Long(t, "it starts client processes")
-	t.Parallel()
+	long(t, "it starts client processes")
 	s, dir := certifying(t)
 	s.signal(os.Interrupt)
 	s.exits(exitInterrupted)

@@ -84,8 +84,7 @@ func (c troubled) list(t *testing.T) (doc render.Document, got outcome) {
 
 // One of three masters is down, and the others have detected it.
 func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
-	testtier.Long(t, "masters die under every command")
-	t.Parallel()
+	long(t, "masters die under every command")
 	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,8 +118,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 // The screen continues with the masters that answer, and names the one that
 // does not. watch also reports it as an event.
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
-	testtier.Long(t, "Sentinels replace a master")
-	t.Parallel()
+	long(t, "Sentinels replace a master")
 	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
 	term := openTerminal(t, 160, 40, c.flags...)
 	term.want("5 locks")
@@ -156,8 +154,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 
 // A master that hangs neither answers nor refuses connections.
 func TestAHangingMasterBlocksNoCommand(t *testing.T) {
-	testtier.Long(t, "every command runs into a time limit")
-	t.Parallel()
+	long(t, "every command runs into a time limit")
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
 	check.NoError(t, hanging.Freeze())
@@ -169,8 +166,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 }
 
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
+	long(t, "it starts a cluster")
 	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
 	const hint = "add --cluster"
 	alone := []string{"-u", "redis://" + c.Addrs()[0]}
@@ -193,8 +189,7 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 }
 
 func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
-	testtier.Long(t, "slots of a cluster move")
-	t.Parallel()
+	long(t, "slots of a cluster move")
 	const locks = 10
 	c := aClusterFor(t, server.ClusterOptions{}, locks, 0)
 	w := startWatch(t, append([]string{"--json"}, c.flags...)...)
@@ -262,8 +257,7 @@ type held struct {
 // Slots move from one master to another while clients acquire and release locks in them. Each hold is reported exactly
 // once, with its start and its end, and with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
-	testtier.Long(t, "it compares what is seen with what is held while slots move")
-	t.Parallel()
+	long(t, "it compares what is seen with what is held while slots move")
 	slots, holds := testtier.Size(100, 100, 1500), testtier.Size(100, 100, 1000)
 	shortest := testtier.Size(0, 400, 50) // ms: a busy machine sees a shorter hold too late
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
@@ -394,8 +388,7 @@ func keysIn(t *testing.T, rdb *redis.ClusterClient, prefix string, n int, ok fun
 // While three slots move, each of two masters has some of their locks. Every command that reads locks runs on the
 // cluster, again and again: no server crashes, each lock is shown once, on the node that has it, and is released there.
 func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
-	testtier.Long(t, "every command reads a cluster")
-	t.Parallel()
+	long(t, "every command reads a cluster")
 	rounds := testtier.Size(2, 2, 100)
 	const each, others = 10, 30
 	c := aClusterFor(t, server.ClusterOptions{}, 0, others)

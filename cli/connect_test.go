@@ -19,7 +19,15 @@ import (
 	"locktop/cli/connect"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
+
+// long puts a test into the long tier, and runs it beside others.
+func long(t *testing.T, why string) {
+	t.Helper()
+	testtier.Long(t, why)
+	t.Parallel()
+}
 
 // outcome is the result of a run of the program.
 type outcome struct {

@@ -154,8 +154,7 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 
 // On a cluster, MONITOR runs on each master.
 func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
-	testtier.Long(t, "it starts several servers")
-	t.Parallel()
+	long(t, "it starts several servers")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	addr := rig.Addrs()[0]
 	const pause = 20 * time.Millisecond

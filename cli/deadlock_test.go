@@ -18,7 +18,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -58,8 +57,7 @@ func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
 }
 
 func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
-	testtier.Long(t, "it watches a deadlock until it is old enough to report")
-	t.Parallel()
+	long(t, "it watches a deadlock until it is old enough to report")
 	addr := server.ForTest(t).Addr()
 	lockInARing(func(args ...any) { send(t, addr, args...) })
 	url := "redis://" + addr

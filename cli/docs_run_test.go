@@ -23,7 +23,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 )
 
 // docPlace is a place of the docs, and what this test puts there.
@@ -436,8 +435,7 @@ func (s *docSite) inTerminal(command string, rule *docRule) {
 // Each command of the pages and of contrib does what it should, as it is written there but
 // for the places of docPlaces. Commands of one block run one after another.
 func TestTheCommandsOfTheDocsRun(t *testing.T) {
-	testtier.Long(t, "it runs all commands of the docs")
-	t.Parallel()
+	long(t, "it runs all commands of the docs")
 	blocks := docBlocks(t)
 	for _, p := range docPlaces {
 		there := func(b docBlock) bool {

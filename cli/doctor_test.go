@@ -12,7 +12,6 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -107,8 +106,7 @@ func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
 
 // With -n all, the same key may be a lock in each database. Every line names the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
-	testtier.Long(t, "it watches all databases for seconds")
-	t.Parallel()
+	long(t, "it watches all databases for seconds")
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
 		rdb := clientWith(t, redis.Options{Addr: addr, DB: db})
@@ -145,8 +143,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 
 // A key of 1 MB fits in one line, and two different keys are never shown alike.
 func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
-	testtier.Long(t, "it reads hundreds of keys with every command")
-	t.Parallel()
+	long(t, "it reads hundreds of keys with every command")
 	addr := server.ForTest(t).Addr()
 	for _, middle := range []string{"a", "b"} {
 		send(t, addr, "SET", "lock:\x1b"+strings.Repeat("é", 1<<19)+middle+strings.Repeat("\x9b", 100), token)

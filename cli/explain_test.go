@@ -90,8 +90,7 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 
 // The stories are the same with the indexes of the segments, and without them. A segment with an index is not read.
 func TestAnIndexTellsTheSameStories(t *testing.T) {
-	testtier.Long(t, "it makes a recording of 5,000 s")
-	t.Parallel()
+	long(t, "it makes a recording of 5,000 s")
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
 	f := newFleet(12, begin)

@@ -23,7 +23,6 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 )
 
 const unitFile = "../contrib/systemd/locktop-export.service"
@@ -360,8 +359,7 @@ func (e *exported) flagsOf(target string) string {
 // A shell runs the command of an alert as it is written, for targets of all kinds, and the
 // command reads the same servers. The flags have no password.
 func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
-	testtier.Long(t, "it starts a cluster and Sentinels")
-	t.Parallel()
+	long(t, "it starts a cluster and Sentinels")
 	for _, a := range alerts(t) {
 		const flags = ` {{ . | first | label "flags" }}{{ end }}`
 		run := a.Annotations["description"]

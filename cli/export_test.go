@@ -225,8 +225,7 @@ func isHeld(key string) func(keyspace.Snapshot) bool {
 
 // The exporter is killed, and started again in the same directory.
 func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
-	testtier.Long(t, "it records for seconds")
-	t.Parallel()
+	long(t, "it records for seconds")
 	addr := server.ForTest(t).Addr()
 	dir := filepath.Join(t.TempDir(), "box")
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
@@ -327,8 +326,7 @@ func (e *exported) reasonIs(why metrics.DownReason) {
 // An export tells a server that hangs from one that has ended, and says how old its metrics are. It reads the locks
 // soon after the server answers again: before, it paused for 20 times the stall.
 func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
-	testtier.Long(t, "a target stands still for seconds")
-	t.Parallel()
+	long(t, "a target stands still for seconds")
 	child := server.ForTest(t)
 	send(t, child.Addr(), "SET", "lock:a", token, "PX", "600000")
 	e := startReadyExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms", "--timeout", "1s")

@@ -63,8 +63,7 @@ func wantOnlyLocksOfTheLoad(t *testing.T, addr, prefix string) {
 
 // The keys in which a load and its agents note their state are not taken for locks.
 func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
-	testtier.Long(t, "it runs a load of every kind")
-	t.Parallel()
+	long(t, "it runs a load of every kind")
 	for _, kind := range []string{"mutex", "reentrant", "rw", "fair", "semaphore", "all"} {
 		addr := server.ForTest(t).Addr()
 		l := spawn(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "p:", "--hold", "50ms", "--clients", "10", "--duration", "30s")
@@ -96,8 +95,7 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 
 // The prefix has no {tag}, so the keys are on all three masters.
 func TestALoadReachesAllOfACluster(t *testing.T) {
-	testtier.Long(t, "it runs a load on a cluster for seconds")
-	t.Parallel()
+	long(t, "it runs a load on a cluster for seconds")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
 		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms")
@@ -110,8 +108,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 
 // Without --cluster, a node of a cluster refuses the keys of other nodes.
 func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
-	testtier.Long(t, "it runs loads for seconds")
-	t.Parallel()
+	long(t, "it runs loads for seconds")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, rig)
 	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
@@ -160,8 +157,7 @@ func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
 }
 
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
-	testtier.Long(t, "it runs load for a while")
-	t.Parallel()
+	long(t, "it runs load for a while")
 	addr := server.ForTest(t).Addr()
 	for _, c := range []struct {
 		name string
@@ -180,8 +176,7 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 }
 
 func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
-	testtier.Long(t, "a server is gone for seconds of a run")
-	t.Parallel()
+	long(t, "a server is gone for seconds of a run")
 	for _, c := range []struct {
 		args []string
 		want int
@@ -209,8 +204,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 }
 
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
-	testtier.Long(t, "Sentinels replace a master under load")
-	t.Parallel()
+	long(t, "Sentinels replace a master under load")
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := scenarioFile(t, "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, append([]string{file}, sentinelFlags(rig)...)...)
@@ -312,8 +306,7 @@ func moveSlot(ctx context.Context, rig *server.Cluster, slot int, to *server.Chi
 }
 
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
-	testtier.Long(t, "a cluster replaces a master under load")
-	t.Parallel()
+	long(t, "a cluster replaces a master under load")
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	file := scenarioFile(t, "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, file, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:")
@@ -361,8 +354,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 // The Load page runs clients on a server of the user: with the flag at once, otherwise after a question. They leave
 // nothing behind, and change nothing else.
 func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
-	testtier.Long(t, "it runs the program in a terminal, and a load")
-	t.Parallel()
+	long(t, "it runs the program in a terminal, and a load")
 	child := server.ForTest(t)
 	rdb := clientTo(t, child.Addr())
 	check.NoError(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())

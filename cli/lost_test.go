@@ -43,8 +43,7 @@ func manyKeys(t *testing.T, addr string) {
 }
 
 func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
-	testtier.Long(t, "every command loses its server")
-	t.Parallel()
+	long(t, "every command loses its server")
 	type rig struct {
 		flags  []string
 		victim *server.Child
@@ -100,8 +99,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 }
 
 func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
-	testtier.Long(t, "servers die under every command")
-	t.Parallel()
+	long(t, "servers die under every command")
 	s := server.ForTest(t)
 	for i := range 2000 {
 		send(t, s.Addr(), "SET", fmt.Sprint("lock:", i), token, "PX", "600000")
@@ -147,8 +145,7 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 
 // Each command waits for a server that loads its data, says so once, and then does its work. An interrupt ends the wait.
 func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
-	testtier.Long(t, "a server loads for seconds")
-	t.Parallel()
+	long(t, "a server loads for seconds")
 	addr, done := loadingServer(t)
 	commands := map[*spawned]int{} // with their exit codes
 	for line, code := range map[string]int{
@@ -227,8 +224,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 
 // What was not read of a server that stops within a reply is an error, and never missing without a word.
 func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
-	testtier.Long(t, "commands run into a time limit")
-	t.Parallel()
+	long(t, "commands run into a time limit")
 	addrs := stopInReplies(t, 4, 150_000)
 	for i, c := range []struct {
 		args []string

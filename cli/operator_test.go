@@ -93,8 +93,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 
 // An operator is called because the weekly report does not run, on a server with locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
-	testtier.Long(t, "it runs the program in a terminal, and acquires 10,000 locks")
-	t.Parallel()
+	long(t, "it runs the program in a terminal, and acquires 10,000 locks")
 	srv := server.ForTest(t)
 	rdb := clientTo(t, srv.Addr())
 	healthy(t, rdb, 10_000)
@@ -149,8 +148,7 @@ func wantFirst(t *testing.T, term *terminal, keys []string, ok func(row string) 
 // test runs every way to read and to change a lock, for every format, with clients blocked on each key that a release
 // touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
-	testtier.Long(t, "every command of locktop meets blocked waiters")
-	t.Parallel()
+	long(t, "every command of locktop meets blocked waiters")
 	child := server.ForTest(t)
 	rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
 	rounds, tried := testtier.Size(1, 1, 100), 0
@@ -306,8 +304,7 @@ func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 // Locks that are held and renewed since before locktop has started are overdue as soon as
 // locktop has seen them for longer than the limit.
 func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
-	testtier.Long(t, "it waits until locks are overdue")
-	t.Parallel()
+	long(t, "it waits until locks are overdue")
 	addr := server.ForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	keys := mixedLocks(t, rdb)

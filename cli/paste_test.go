@@ -58,8 +58,7 @@ func printedLine(t *testing.T, program, key string, flags ...string) string {
 // Whatever the key is and however the servers are reached, both command lines
 // that inspect prints release that lock, and nothing else.
 func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
-	testtier.Long(t, "it starts shells")
-	t.Parallel()
+	long(t, "it starts shells")
 	onEachTopology(t, func(t *testing.T, s topology) {
 		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
 		if len(s.servers) == 1 {

@@ -208,8 +208,7 @@ func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
 // A screen keeps its settings in the state directory; with --no-state it neither reads nor writes
 // them, and a damaged file is replaced.
 func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
-	testtier.Long(t, "it starts the screen several times")
-	t.Parallel()
+	long(t, "it starts the screen several times")
 	addr := aLock(t)
 	state := t.TempDir()
 	file := filepath.Join(state, "locktop", "screen.json")
@@ -233,8 +232,7 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 }
 
 func TestTheScreenTurnsToOtherLocks(t *testing.T) {
-	testtier.Long(t, "it runs the program in a terminal")
-	t.Parallel()
+	long(t, "it runs the program in a terminal")
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
 		rdb := clientWith(t, redis.Options{Addr: srv.Addr(), DB: db})
@@ -261,8 +259,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 
 // A new user reads only the screen, and presses thirteen keys at most.
 func TestTheDemoShowsHowLocksBehave(t *testing.T) {
-	testtier.Long(t, "it plays scenes in a terminal")
-	t.Parallel()
+	long(t, "it plays scenes in a terminal")
 	term := openTerminal(t, 120, 40, "demo")
 	term.want("m shows ", "job:nightly", "never", "OWNER", "TTL")
 
@@ -314,8 +311,7 @@ var shownTTL = regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ 
 // On a slow link, the deadlines on the screen are those of the server, also if no lock
 // changes. A new lock appears after a few round trips, and leaves at its deadline.
 func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
-	testtier.Long(t, "it measures the screen on a slow link")
-	t.Parallel()
+	long(t, "it measures the screen on a slow link")
 	proof := testtier.Proving()
 	trips, watched, rounds, short := []time.Duration{100 * time.Millisecond}, 6*time.Second, 1, 5*time.Second
 	if proof {

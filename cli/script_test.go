@@ -45,8 +45,7 @@ func (m isolated) Run() int {
 }
 
 func TestScriptsOnRedis(t *testing.T) {
-	testtier.Long(t, "the scripts run on the embedded server, too")
-	t.Parallel()
+	long(t, "the scripts run on the embedded server, too")
 	testscript.Run(t, scripts("redis", func(tb server.TB) string { return server.ForTest(tb).Addr() }))
 }
 

@@ -41,8 +41,7 @@ func leaked(texts map[string]string) []string {
 // Every command runs with a password in every place where one can be given, on a server that accepts it, on one that
 // does not, and without a server. No output and no file contains the password, and only the owner can read the files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
-	testtier.Long(t, "it searches every output and process for a password")
-	t.Parallel()
+	long(t, "it searches every output and process for a password")
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
@@ -197,8 +196,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 // of old users. watch reports each change once and without a warning, and a load loses no
 // lease: each hold is longer than the time to live of its credentials.
 func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
-	testtier.Long(t, "passwords rotate for seconds")
-	t.Parallel()
+	long(t, "passwords rotate for seconds")
 	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	command, stop := rotate(t, rdb)
 	defer stop()

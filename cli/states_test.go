@@ -19,7 +19,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -29,8 +28,7 @@ import (
 
 // Each lock is listed once, with the right format, and no companion key is listed.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
-	testtier.Long(t, "it follows the locks of all libraries for seconds")
-	t.Parallel()
+	long(t, "it follows the locks of all libraries for seconds")
 	for name, addr := range map[string]string{
 		"embedded": server.EmbeddedForTest(t).Addr(),
 		"real":     server.ForTest(t).Addr(),

@@ -13,7 +13,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 )
 
 // stopGroup stops the process group of a process, as Ctrl-Z does.
@@ -35,8 +34,7 @@ func continueProcess(t *testing.T, p *os.Process) {
 
 // The load on the screen ends with its terminal, and its keys are deleted, also one without a TTL.
 func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
-	testtier.Long(t, "it runs the program in a terminal, and a load")
-	t.Parallel()
+	long(t, "it runs the program in a terminal, and a load")
 	addr := server.ForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	endless := func() bool {

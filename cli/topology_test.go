@@ -268,8 +268,7 @@ func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
 }
 
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
-	testtier.Long(t, "it starts a cluster with replicas")
-	t.Parallel()
+	long(t, "it starts a cluster with replicas")
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	rdb := clusterClient(t, rig)
 	for i := range 12 {
@@ -286,8 +285,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 }
 
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
-	testtier.Long(t, "it starts Sentinels")
-	t.Parallel()
+	long(t, "it starts Sentinels")
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	flags := sentinelFlags(rig)

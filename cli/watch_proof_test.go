@@ -272,8 +272,7 @@ func percentiles(all []time.Duration) string {
 // The program watches ten clients of package lock that take turns at two keys for 1 ms each, while another client
 // deletes and acquires some held locks. watch reports the thefts, and reports no proper release as a theft.
 func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
-	testtier.Long(t, "it watches a race for seconds")
-	t.Parallel()
+	long(t, "it watches a race for seconds")
 	holds, thefts := int64(testtier.Size(1000, 1000, 20_000)), testtier.Size(20, 20, 200) // holds of 1 ms each
 	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)

@@ -15,7 +15,6 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -344,8 +343,7 @@ func TestAWatchThatEndsBeforeItsFirstScanSaysSo(t *testing.T) {
 
 // The master fails with a lock that no replica has received, and Sentinels replace it.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
-	testtier.Long(t, "Sentinels replace a master")
-	t.Parallel()
+	long(t, "Sentinels replace a master")
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0]
 	send(t, master, "SET", "lock:a", token, "PX", "600000")
@@ -372,8 +370,7 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 // A replica takes the place of a master, once on request and once after a crash. The
 // locks that it has are the same locks.
 func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
-	testtier.Long(t, "a cluster replaces a master")
-	t.Parallel()
+	long(t, "a cluster replaces a master")
 	c := aClusterFor(t, server.ClusterOptions{Replicas: 1}, 1, 10)
 	calm, dying := c.Nodes()[3], c.Nodes()[4]           // the replicas of the first two masters
 	lost := "lock:{" + tagOf(t, c.rdb, 8000) + "}:lost" // of the second master

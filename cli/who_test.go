@@ -87,8 +87,7 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 
 // The name of another service within a value, and the name of a field, are no proof.
 func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
-	testtier.Long(t, "it watches a server for a while")
-	t.Parallel()
+	long(t, "it watches a server for a while")
 	addr := server.ForTest(t).Addr()
 	for _, name := range []string{"worker", "token", "service"} {
 		check.NoError(t, namedClient(t, addr, name).Ping(t.Context()).Err())
@@ -109,8 +108,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 }
 
 func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
-	testtier.Long(t, "it watches changes for seconds")
-	t.Parallel()
+	long(t, "it watches changes for seconds")
 	addr := server.ForTest(t).Addr()
 	for i := range 20 {
 		check.NoError(t, namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err())
@@ -145,8 +143,7 @@ func monitors(t *testing.T, rdb *redis.Client) bool {
 }
 
 func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
-	testtier.Long(t, "it keeps a server busy")
-	t.Parallel()
+	long(t, "it keeps a server busy")
 	addr := server.ForTest(t).Addr()
 	rdb := namedClient(t, addr, "")
 	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, 10*time.Second, 200*time.Millisecond)
@@ -173,8 +170,7 @@ func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
 }
 
 func TestWhoSaysWhyItNamesNone(t *testing.T) {
-	testtier.Long(t, "it watches locks for seconds")
-	t.Parallel()
+	long(t, "it watches locks for seconds")
 	addr := aLock(t)
 	send(t, addr, "HSET", "catalog", "mode", "read", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1, "1d0b1a52-7f63-4a09-8c4e-2b1f6d7c8e90:51", 1)
 	aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "+@all", "-client")
@@ -223,8 +219,7 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 }
 
 func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
-	testtier.Long(t, "it watches a lock for up to 30 s")
-	t.Parallel()
+	long(t, "it watches a lock for up to 30 s")
 	addr := server.ForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	from := renewing(t, rdb, "lock:renewed", token, 3*time.Second, 500*time.Millisecond)
@@ -280,8 +275,7 @@ func linesForWho(t *testing.T) [][]any {
 // The client that runs MONITOR must not outlive its window, whatever happens to the
 // locktop that asked for it: its output would grow on the server.
 func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
-	testtier.Long(t, "processes are stopped and killed")
-	t.Parallel()
+	long(t, "processes are stopped and killed")
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
 	path := check.Must(exec.LookPath("locktop"))(t)
@@ -310,8 +304,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 
 // The child ends by its own timer, also if a server accepts its connection and is silent.
 func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
-	testtier.Long(t, "every limit of a child is waited for")
-	t.Parallel()
+	long(t, "every limit of a child is waited for")
 	silent := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
@@ -353,8 +346,7 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 
 // A lock of Redisson does not change. Another lock of the same client is renewed.
 func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
-	testtier.Long(t, "it samples connections for seconds")
-	t.Parallel()
+	long(t, "it samples connections for seconds")
 	addr := server.ForTest(t).Addr()
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 	send(t, addr, "HSET", "orders", id+":51", 1)
