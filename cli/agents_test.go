@@ -587,13 +587,10 @@ func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 	locktop(t, append(args, "--help")...).says(t, exitFine)
 }
 
-// agentRow is the row of an agent on the Load page: its clients and its state.
-var agentRow = regexp.MustCompile(`(?m)^.\d+ \S+:\d+ +(\d+) .*  (\w+) *$`)
-
 // agentsOn counts the agents on a screen that have one of the numbers of clients and the state.
 func agentsOn(screen, state string, clients ...string) int {
 	n := 0
-	for _, row := range agentRow.FindAllStringSubmatch(screen, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^.\d+ \S+:\d+ +(\d+) .*  (\w+) *$`).FindAllStringSubmatch(screen, -1) {
 		if row[2] == state && (len(clients) == 0 || slices.Contains(clients, row[1])) {
 			n++
 		}

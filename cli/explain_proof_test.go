@@ -461,9 +461,6 @@ func (s *scene) handOver(n int, hold time.Duration, take acquirer) {
 	clients.Wait()
 }
 
-// holdsEnded is in the summary of a lock without an incident.
-var holdsEnded = regexp.MustCompile(`: (\d+) holds? ended`)
-
 // healthy fails if explain finds an incident. It returns how many holds it knows.
 func (s *scene) healthy() (holds int) {
 	s.Helper()
@@ -471,7 +468,7 @@ func (s *scene) healthy() (holds int) {
 	if all.Found > 0 || len(all.Calm) != 1 {
 		s.Fatalf("it says:\n%+v", s.explain())
 	}
-	if found := holdsEnded.FindStringSubmatch(all.Calm[0]); found != nil {
+	if found := regexp.MustCompile(`: (\d+) holds? ended`).FindStringSubmatch(all.Calm[0]); found != nil {
 		holds, _ = strconv.Atoi(found[1])
 	}
 	return holds

@@ -342,7 +342,9 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 				got := locktop(t, append(args, strings.Fields(c.flags)...)...)
 				said := got.errors
 				if strings.Contains(c.flags, "--sentinel-pass") && c.code != exitUsage {
-					said = afterWarning(t, said)
+					warning, rest, _ := strings.Cut(said, "\n")
+					check.Contains(t, warning, "--sentinel-pass can be read by every user of this machine", "the first line")
+					said = rest
 				}
 				if got.code != c.code || !strings.Contains(said, c.said) || len(leaked(map[string]string{"stdout": got.out, "stderr": got.errors})) > 0 {
 					t.Errorf("%s: exit code %d, %q; want %d, %q", command, got.code, got.errors, c.code, c.said)
@@ -400,14 +402,6 @@ func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 		got := locktop(t, append([]string{"list", "--json", "--sentinel", s.Addr(), "--master", server.SentinelMaster, "--sentinel-user", "ann"}, strings.Fields(flags)...)...)
 		check.True(t, got.code == exitFine && got.errors == "" && strings.Contains(got.out, `"key":"lock:a"`), "%s: %+v", flags, got)
 	}
-}
-
-// afterWarning returns the lines after the one about the password on the command line.
-func afterWarning(t *testing.T, said string) string {
-	t.Helper()
-	warning, rest, _ := strings.Cut(said, "\n")
-	check.True(t, strings.Contains(warning, "--sentinel-pass can be read by every user of this machine"), "the first line is %q", warning)
-	return rest
 }
 
 // awaitSentinel waits until a Sentinel answers.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,9 +67,16 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 		}
 		for _, key := range keys {
 			for _, way := range []string{"locktop", "redis-cli"} {
-				s.set(t, key)
+				if s.redlock() {
+					s.sendAll(t, "SET", key, token, "PX", 600_000)
+				} else {
+					check.NoError(t, s.stranger.Set(t.Context(), key, token, 10*time.Minute).Err())
+				}
 				pasted(t, printedLine(t, way, key, s.flags...))
-				s.wantGone(t, key)
+				check.True(t, s.stranger.Exists(t.Context(), key).Val() == 0, "%q is there yet", key)
+				for _, addr := range s.servers {
+					check.True(t, !s.redlock() || value(t, addr, key) == "", "%q is there yet, at %s", key, addr)
+				}
 			}
 		}
 	})
@@ -76,25 +84,6 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 
 // redlock reports whether each server has a copy of a lock.
 func (s topology) redlock() bool { return len(s.flags) > 0 && s.flags[0] == "--redlock" }
-
-// set creates a lock on the servers.
-func (s topology) set(t *testing.T, key string) {
-	t.Helper()
-	if s.redlock() {
-		s.sendAll(t, "SET", key, token, "PX", 600_000)
-		return
-	}
-	check.NoError(t, s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err())
-}
-
-// wantGone checks that no server has a key.
-func (s topology) wantGone(t *testing.T, key string) {
-	t.Helper()
-	check.True(t, s.stranger.Exists(t.Context(), key).Val() == 0, "%q is there yet", key)
-	for _, addr := range s.servers {
-		check.True(t, !s.redlock() || value(t, addr, key) == "", "%q is there yet, at %s", key, addr)
-	}
-}
 
 // The command line that inspect prints connects to the same server and database, as the same user and with the same
 // security, however these were given.

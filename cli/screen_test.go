@@ -57,15 +57,6 @@ type terminal struct {
 	pressed int // number of keys so far, without those typed into a prompt
 }
 
-// needTmux skips a test without tmux, or fails it if nothing may be skipped.
-func needTmux(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
-		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
-	}
-}
-
 // openTerminal runs locktop in a terminal of w columns and h lines until the
 // end of the test. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
@@ -77,7 +68,10 @@ func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 // openTerminalFor is openTerminal for another command.
 func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	t.Helper()
-	needTmux(t)
+	if _, err := exec.LookPath("tmux"); err != nil {
+		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
+		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
+	}
 	dir, remove, err := server.TempDir() // a socket's path must be short
 	check.NoError(t, err)
 	t.Cleanup(func() {
@@ -87,14 +81,10 @@ func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
 	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
 	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
-	endWithTests(term.socket)
+	// The tmux ends when this process has ended, even if it was killed. It may have ended with its program.
+	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server", os.Getpid(), term.socket)
+	_ = exec.Command("tmux", "-S", term.socket, "run-shell", "-b", guard).Run()
 	return term
-}
-
-// endWithTests ends a tmux when this process has ended, even if it was killed.
-func endWithTests(socket string) {
-	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server", os.Getpid(), socket)
-	_ = exec.Command("tmux", "-S", socket, "run-shell", "-b", guard).Run() // the tmux may have ended with its program
 }
 
 func (term *terminal) tmux(args ...string) string {
@@ -305,9 +295,6 @@ func playsMinority(term *terminal) bool {
 	return false
 }
 
-// shownTTL is the TTL of a row of the page with the locks, in seconds.
-var shownTTL = regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ ]* ?[●◐◆]`)
-
 // On a slow link, the deadlines on the screen are those of the server, also if no lock
 // changes. A new lock appears after a few round trips, and leaves at its deadline.
 func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
@@ -338,7 +325,7 @@ func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 				for _, key := range keys {
 					_, row, _ := strings.Cut(screen, " "+key+" ")
 					row, _, _ = strings.Cut(row, "\n")
-					shown := shownTTL.FindStringSubmatch(row)
+					shown := regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ ]* ?[●◐◆]`).FindStringSubmatch(row)
 					if shown == nil {
 						continue
 					}

@@ -153,9 +153,6 @@ const (
 	tokenLives  = 2 * rotateEvery
 )
 
-// trackingClient matches a line of CLIENT LIST about a connection with client tracking.
-var trackingClient = regexp.MustCompile(` flags=\w*t`)
-
 // rotate gives a server a new user with a new password every rotateEvery, until stop. A user is deleted rotateEvery
 // after its credentials have expired, which ends its connections. command prints the credentials of the newest user.
 func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
@@ -180,8 +177,9 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 			return err
 		}
 		if old := len(users) - 1 - int((tokenLives+rotateEvery)/rotateEvery); old >= 0 {
+			tracks := regexp.MustCompile(` flags=\w*t`)
 			for client := range strings.Lines(rdb.ClientList(context.Background()).Val()) {
-				check.True(t, !strings.Contains(client, "user="+users[old]+" ") || !trackingClient.MatchString(client),
+				check.True(t, !strings.Contains(client, "user="+users[old]+" ") || !tracks.MatchString(client),
 					"a connection that tracks changes has expired credentials: %s", client)
 			}
 			return rdb.Do(context.Background(), "ACL", "DELUSER", users[old]).Err()

@@ -250,9 +250,11 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 			listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
 			check.True(t, name == "config|resetstat" || name == "config" || listed, "%s was sent, and is not on the list", name)
 		}
+		lines := slices.DeleteFunc(aclLines(t), func(argv []any) bool { return !strings.HasPrefix(argv[3].(string), "+") })
+		check.Require(t, len(lines) == 2, "the page permits who in %d lines", len(lines))
 		for _, addr := range s.servers {
 			advised(t, addr)
-			for _, line := range linesForWho(t) {
+			for _, line := range lines {
 				send(t, addr, line...)
 			}
 		}
@@ -262,14 +264,6 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 			checkNothingRefused(t, addr)
 		}
 	})
-}
-
-// linesForWho returns the commands in the documentation that permit who.
-func linesForWho(t *testing.T) [][]any {
-	t.Helper()
-	all := slices.DeleteFunc(aclLines(t), func(argv []any) bool { return !strings.HasPrefix(argv[3].(string), "+") })
-	check.Require(t, len(all) == 2, "the page has %d such lines", len(all))
-	return all
 }
 
 // The client that runs MONITOR must not outlive its window, whatever happens to the

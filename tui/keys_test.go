@@ -25,11 +25,6 @@ type keyTest struct {
 	play func(d *driver)
 }
 
-// setUp opens the page of a key test.
-func (s keyTest) setUp(d *driver) {
-	d.press(map[pageSet]string{onLocks: "1", onTimeline: "2", onLoad: "3", onNodes: "4", onFindings: "5", onEvents: "6", onLock: "enter"}[s.at])
-}
-
 func keyTests() []keyTest {
 	own := []keyTest{
 
@@ -210,7 +205,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 		told[s.at][s.key] = true
 		t.Run(s.at.String()+" "+s.key, func(t *testing.T) {
 			drive(t, testConfig(), func(d *driver) {
-				s.setUp(d)
+				d.press(map[pageSet]string{onLocks: "1", onTimeline: "2", onLoad: "3", onNodes: "4", onFindings: "5", onEvents: "6", onLock: "enter"}[s.at])
 				s.play(d)
 				check.True(t, d.pressed[s.at][s.key], "the test of %q does not press it", s.key)
 			})

@@ -35,18 +35,16 @@ func (p *fakePlayer) Snapshot(context.Context) (keyspace.Snapshot, error) {
 // recorded returns a recording of some seconds of the office.
 func recorded(t *testing.T) *recording.Reader {
 	t.Helper()
-	return writeRecording(t, false, recordOffice)
-}
-
-func recordOffice(t *testing.T, w *recording.Writer) {
-	play := sampleServer()
-	drive(t, Config{Source: sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
-		snap, err := play.Snapshot(ctx)
-		if err := w.Add(snap); err != nil {
-			t.Error(err)
-		}
-		return snap, err
-	})}, func(d *driver) { busyDay(d, play) })
+	return writeRecording(t, false, func(t *testing.T, w *recording.Writer) {
+		play := sampleServer()
+		drive(t, Config{Source: sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+			snap, err := play.Snapshot(ctx)
+			if err := w.Add(snap); err != nil {
+				t.Error(err)
+			}
+			return snap, err
+		})}, func(d *driver) { busyDay(d, play) })
+	})
 }
 
 // writeRecording records to a file, and opens it.

@@ -39,8 +39,6 @@ type tape struct {
 	any chan struct{} // closed at the first write
 }
 
-func newTape() *tape { return &tape{any: make(chan struct{})} }
-
 func (t *tape) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +66,7 @@ func (t *tape) wantIntact(test *testing.T) {
 // started runs the screen with keys and a tape.
 func started(ctx context.Context, w Config) (keys io.Writer, out *tape, done chan error) {
 	in, keys := io.Pipe()
-	out, done = newTape(), make(chan error, 1)
+	out, done = &tape{any: make(chan struct{})}, make(chan error, 1)
 	w.Input, w.Output = in, out
 	go func() { done <- Run(ctx, w) }()
 	return keys, out, done
@@ -144,9 +142,6 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	check.True(t, strings.Contains(string(out), "Run returned: run the screen: "), "Run did not report the panic: %q", out)
 }
 
-// placing matches the sequences that a dumb terminal receives besides text: cursor position and erase.
-var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
-
 func TestADumbTerminalGetsTextAlone(t *testing.T) {
 	w := testConfig()
 	w.Dumb = true
@@ -159,6 +154,7 @@ func TestADumbTerminalGetsTextAlone(t *testing.T) {
 			text += d.press(key).app.View()
 		}
 	})
+	placing := regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`) // it also gets the position of the cursor, and what to erase
 	for _, r := range placing.ReplaceAllString(text, "") {
 		if r != '\r' && r != '\n' && (r < ' ' || r > '~' && r < 0x3000) { // keys may be in any script
 			t.Fatalf("it was told %q", r)
