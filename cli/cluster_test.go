@@ -249,11 +249,6 @@ func warmUp(t *testing.T, c troubled, w *running) {
 	t.Fatal("the watch does not see all locks")
 }
 
-// held is a hold as its client saw it.
-type held struct {
-	key, token string
-}
-
 // Slots move from one master to another while clients acquire and release locks in them. Each hold is reported exactly
 // once, with its start and its end, and with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
@@ -281,7 +276,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 		}
 	}()
 	var mu sync.Mutex
-	var done []held
+	var done []change
 	var failed atomic.Int64
 	var clients sync.WaitGroup
 	for n := range 8 {
@@ -297,15 +292,15 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 					}
 				default:
 				}
-				h := held{keys[i%len(keys)], uuid.NewString()}
-				ok, err := c.rdb.SetNX(ctx, h.key, h.token, 30*time.Second).Result()
+				h := change{Key: keys[i%len(keys)], Holder: uuid.NewString()}
+				ok, err := c.rdb.SetNX(ctx, h.Key, h.Holder, 30*time.Second).Result()
 				if err != nil || !ok {
 					failed.Add(1)
 					continue
 				}
 				time.Sleep(time.Duration(shortest+rand.IntN(200)) * time.Millisecond)
-				if n, err := freeIfMine.Run(ctx, c.rdb, []string{h.key}, h.token).Int(); err != nil || n != 1 {
-					t.Errorf("release %s: %d, %v", h.key, n, err)
+				if n, err := freeIfMine.Run(ctx, c.rdb, []string{h.Key}, h.Holder).Int(); err != nil || n != 1 {
+					t.Errorf("release %s: %d, %v", h.Key, n, err)
 					continue
 				}
 				mu.Lock()
@@ -317,9 +312,9 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	clients.Wait()
 	c.lock(t, "lock:known:last")
 	w.out.sees(t, `"key":"lock:known:last"`)
-	told := func(h held) bool { return strings.Count(w.out.String(), h.token) > 1 }                          // its begin and its end
+	told := func(h change) bool { return strings.Count(w.out.String(), h.Holder) > 1 }                       // its begin and its end
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // the last ends may come from another node
-		if newest := done[max(0, len(done)-8):]; !slices.ContainsFunc(newest, func(h held) bool { return !told(h) }) {
+		if newest := done[max(0, len(done)-8):]; !slices.ContainsFunc(newest, func(h change) bool { return !told(h) }) {
 			break
 		}
 	}
@@ -340,16 +335,16 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	}
 	missed, twice := 0, 0
 	for _, h := range done {
-		if begun[h.token] == 0 || ended[h.token] == 0 {
+		if begun[h.Holder] == 0 || ended[h.Holder] == 0 {
 			missed++
 			if missed < 10 {
-				t.Logf("of %s by %s: begun %d, ended %d", h.key, h.token, begun[h.token], ended[h.token])
+				t.Logf("of %s by %s: begun %d, ended %d", h.Key, h.Holder, begun[h.Holder], ended[h.Holder])
 			}
 		}
-		if begun[h.token] > 1 || ended[h.token] > 1 {
+		if begun[h.Holder] > 1 || ended[h.Holder] > 1 {
 			twice++
 			if twice < 10 {
-				t.Logf("of %s by %s: begun %d, ended %d", h.key, h.token, begun[h.token], ended[h.token])
+				t.Logf("of %s by %s: begun %d, ended %d", h.Key, h.Holder, begun[h.Holder], ended[h.Holder])
 			}
 		}
 	}

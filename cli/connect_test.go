@@ -186,15 +186,13 @@ func TestAServerThatDoesNotAnswerIsAnErrorInOneLine(t *testing.T) {
 	tls.cannotConnect(t, "rediss://"+plain.Addr(), "does the server speak TLS there?")
 }
 
-func TestAPlainServerIsNoSentinel(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+func TestAPlainServerIsNoSentinelAndNoCluster(t *testing.T) {
+	addr := aLock(t)
 	o := locktop(t, "list", "--sentinel", addr)
 	o.fails(t, exitNoConnect, "locktop: ask the Sentinel at "+addr+": ", "(that is no Sentinel; ")
 	check.False(t, strings.Contains(o.errors, `\x20`), "%+v", o)
-}
-
-func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
-	o := locktop(t, "list", "--csv", "--redlock", "redis://"+aLock(t))
+	locktop(t, "list", "--cluster", "-u", "redis://"+addr).fails(t, exitUsage, "no part of a cluster")
+	o = locktop(t, "list", "--csv", "--redlock", "redis://"+addr) // a Redlock of one server is a plain one
 	check.True(t, strings.Contains(o.out, "lock:a,mutex,set-nx,") && strings.Contains(o.errors, "--redlock is given once"), "%+v", o)
 }
 

@@ -213,7 +213,10 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		if tt.said == "" {
 			lines = 0
 		}
-		check.True(t, got.code == tt.code && strings.Contains(plainError(got.errors), tt.said) && strings.Count(got.errors, "\n") == lines,
+		var note jsonNote
+		_ = json.Unmarshal([]byte(got.errors), &note) // there may be none
+		said := note.Error + " (" + note.Hint + ") warning: " + note.Warning
+		check.True(t, got.code == tt.code && strings.Contains(said, tt.said) && strings.Count(got.errors, "\n") == lines,
 			"%s %s: exit code %d, %q; want %d, %q", tt.context, tt.flags, got.code, got.errors, tt.code, tt.said)
 		check.True(t, (got.code == exitFine) == strings.Contains(got.out, `"key":"lock:a"`), "%s %s: %s", tt.context, tt.flags, got.out)
 	}
@@ -242,21 +245,6 @@ func copied(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
 	text, err := os.ReadFile(from)
 	check.NoError(t, errors.Join(err, os.WriteFile(to, text, 0o600), os.Chmod(to, mode)))
-}
-
-// plainError returns the text of an error or a warning, which is an object of JSON if the output is.
-func plainError(said string) string {
-	var one jsonNote
-	if json.Unmarshal([]byte(said), &one) != nil {
-		return said
-	}
-	if one.Hint != "" {
-		one.Hint = " (" + one.Hint + ")"
-	}
-	if one.Warning != "" {
-		return "warning: " + one.Warning
-	}
-	return one.Error + one.Hint
 }
 
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {

@@ -196,22 +196,13 @@ func anys(words []string) []any {
 }
 
 // split splits a line as redis-cli does.
-func split(t *testing.T, line string) []string {
+func split(t *testing.T, line string) (words []string) {
 	t.Helper()
-	var words []string
-	for line != "" {
-		word, rest, _ := strings.Cut(line, " ")
-		if line[0] == '"' {
-			quoted, err := strconv.QuotedPrefix(line)
-			check.Require(t, err == nil, "%s: %v", line, err)
-			rest = strings.TrimPrefix(line[len(quoted):], " ")
-			word, err = strconv.Unquote(quoted)
-			check.Require(t, err == nil, "%s: %v", line, err)
+	for _, word := range compiled(`"(?:[^"\\]|\\.)*"|\S+`).FindAllString(line, -1) {
+		if word[0] == '"' {
+			word = check.Must(strconv.Unquote(word))(t)
 		}
-		if word != "" {
-			words = append(words, word)
-		}
-		line = rest
+		words = append(words, word)
 	}
 	return words
 }

@@ -262,11 +262,6 @@ func nodesUp(d render.Document) string {
 	return strings.Join(all, " ")
 }
 
-func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
-	t.Parallel()
-	locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr()).fails(t, exitUsage, "no part of a cluster")
-}
-
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 	long(t, "it starts a cluster with replicas")
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})

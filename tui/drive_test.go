@@ -263,16 +263,6 @@ func (d *driver) wantLine(of string, texts ...string) *driver {
 	return d
 }
 
-// wantNotInLine expects that texts are not in that line.
-func (d *driver) wantNotInLine(of string, texts ...string) *driver {
-	d.t.Helper()
-	line, screen := d.line(of), d.screen()
-	for _, text := range texts {
-		check.Require(d.t, !strings.Contains(line, text), "there is %q in %q:\n%s", text, line, screen)
-	}
-	return d
-}
-
 func (d *driver) want(texts ...string) *driver {
 	d.t.Helper()
 	screen := d.screen()
