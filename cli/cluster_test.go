@@ -106,9 +106,11 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 					"%v prints %s", command, got.out)
 			}
 			doc, got := c.list(t)
-			check.True(t, got.code == exitFailure && !doc.Complete && len(doc.Nodes) == 3, "exit code %d, complete %v, nodes %+v", got.code, doc.Complete, doc.Nodes)
+			check.True(t, got.code == exitFailure && !doc.Complete && len(doc.Nodes) == 3,
+				"exit code %d, complete %v, nodes %+v", got.code, doc.Complete, doc.Nodes)
 			left := slices.DeleteFunc(all.Locks, func(l render.Lock) bool { return l.Node == dead.Addr() })
-			check.True(t, len(left) < 31 && len(doc.Locks) == map[bool]int{true: len(left)}[readable], "%d locks are shown, %d are left", len(doc.Locks), len(left))
+			check.True(t, len(left) < 31 && len(doc.Locks) == map[bool]int{true: len(left)}[readable],
+				"%d locks are shown, %d are left", len(doc.Locks), len(left))
 			check.True(t, !readable || len(strings.Fields(nodesUp(doc))) == 2 && strings.Contains(got.errors, dead.Addr()+" is missing"),
 				"up: %s; it says %q", nodesUp(doc), got.errors)
 		})
@@ -409,7 +411,8 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		node := lockNamed(t, doc, key).Node
 		at[fmt.Sprint(i/each, " on ", node)]++
 		seen := documentIn[jsonInspection](t, c.run(t, "inspect", "--json", key))
-		check.True(t, len(seen.Holders) == 1 && seen.Holders[0].ID == token && seen.Node == node && len(seen.Raw) == 1, "inspect shows %+v, list had it on %s", seen, node)
+		check.True(t, len(seen.Holders) == 1 && seen.Holders[0].ID == token && seen.Node == node && len(seen.Raw) == 1,
+			"inspect shows %+v, list had it on %s", seen, node)
 	}
 	for n := range 3 {
 		old, next := at[fmt.Sprint(n, " on ", c.Addrs()[n])], at[fmt.Sprint(n, " on ", c.Addrs()[(n+1)%3])]

@@ -180,7 +180,7 @@ func TestAServerThatDoesNotAnswerIsAnErrorInOneLine(t *testing.T) {
 	socket, frozen, plain := filepath.Join(t.TempDir(), "r.sock"), server.ForTest(t), server.ForTest(t)
 	check.NoError(t, frozen.Freeze())
 	locktop(t, "list", "-s", socket).cannotConnect(t, "unix://"+socket, "no such file")
-	locktop(t, "list", "-u", "redis://"+frozen.Addr(), "--timeout", "50ms").cannotConnect(t, "redis://"+frozen.Addr(), "50 ms") // not longer
+	locktop(t, "list", "-u", "redis://"+frozen.Addr(), "--timeout", "50ms").cannotConnect(t, "redis://"+frozen.Addr(), "50 ms")
 	// A plain server takes the beginning of TLS for a command, and waits for the rest.
 	tls := locktop(t, "list", "-u", "rediss://"+plain.Addr(), "--timeout", "300ms")
 	tls.cannotConnect(t, "rediss://"+plain.Addr(), "does the server speak TLS there?")
@@ -385,8 +385,9 @@ func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 		at + " --load --production":                          "contradict",
 		at + " --load -n all":                                "one database",
 		"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load": "one server",
-		"list --cluster --redlock redis://a,redis://b":                                 "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "", "list --redlock redis://a -p 1": "",
-		"list --master m": "", "list --prefer-replica": "", "list --redlock http://a": "", "list -n some": "", "list --budget 0": "", "list --budget 101": "", "list --budget fast": "",
+		"list --cluster --redlock redis://a,redis://b":                                 "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "",
+		"list --redlock redis://a -p 1": "", "list --master m": "", "list --prefer-replica": "", "list --redlock http://a": "",
+		"list -n some": "", "list --budget 0": "", "list --budget 101": "", "list --budget fast": "",
 	} {
 		locktop(t, strings.Fields(args)...).fails(t, exitUsage, want)
 	}

@@ -304,8 +304,8 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
 		check.Require(t, len(lines) == 2, "%d lines", len(lines))
 		for i, line := range lines {
-			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}) && line.Key == "lock:a" &&
-				line.Outcome == []keyspace.Outcome{keyspace.Intended, keyspace.Done}[i] && line.ID == lines[0].ID,
+			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}) &&
+				line.Key == "lock:a" && line.Outcome == []keyspace.Outcome{keyspace.Intended, keyspace.Done}[i] && line.ID == lines[0].ID,
 				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
 		check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")

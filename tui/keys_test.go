@@ -360,10 +360,12 @@ func TestTheSampleScreen(t *testing.T) {
 				first := d.rows()
 				d.press("i")
 				back := d.rows()
-				check.True(d.t, back[0] == first[len(first)-1], "%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
+				check.True(d.t, back[0] == first[len(first)-1],
+					"%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
 			}
 			got := strings.Join(names, " ")
-			check.True(d.t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"), "the orders are %q", got)
+			check.True(d.t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"),
+				"the orders are %q", got)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })

@@ -462,7 +462,8 @@ func TestTheLoadOfTheScreen(t *testing.T) {
 			d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
 			check.Require(d.t, len(g.injected) == 2, "struck: %+v", g.injected)
 			down, empty := g.injected[0], g.injected[1]
-			check.True(d.t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty, "struck: %+v", g.injected)
+			check.True(d.t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty,
+				"struck: %+v", g.injected)
 		},
 		// The reason is the server's reply at the end of a long error.
 		"a load error is shown completely": func(d *driver, g *fakeLoad) {

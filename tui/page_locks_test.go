@@ -129,7 +129,8 @@ func TestThePageOfLocks(t *testing.T) {
 		}},
 		// A failover moves a lock to another node. It is the same lock, with the same past.
 		"a lock keeps its past on another node": {
-			holding(mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)).watched(keyspace.Push, nil), func(d *driver, v *fakeServer) {
+			holding(mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)).watched(keyspace.Push, nil),
+			func(d *driver, v *fakeServer) {
 				d.wait(time.Second).press("down", "t", "enter").want("appeared", "second")
 				for i := range v.locks {
 					v.locks[i].Node = "127.0.0.1:6380"
@@ -167,14 +168,16 @@ func TestThePageOfLocks(t *testing.T) {
 			d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
 			d.press("enter").want("this is about a server; 4 shows them").press("p").want("evicts keys")
 			text := d.screen()
-			check.False(d.t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
+			check.False(d.t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"),
+				"the address is shown in spite of p:\n%s", text)
 		}},
 		"the key column uses the spare width": {
 			holding(mutex("job-lock:default:nightly-jobs", "x", time.Hour)), func(d *driver, _ *fakeServer) {
 				const key = "job-lock:default:nightly-jobs"
 				for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
 					d.size(size[0], size[1])
-					check.True(d.t, strings.Count(d.screen(), key) >= 2, "%v: the key is cut in the table or the preview\n%s", size, d.screen())
+					check.True(d.t, strings.Count(d.screen(), key) >= 2,
+						"%v: the key is cut in the table or the preview\n%s", size, d.screen())
 				}
 				d.want("FORMAT")
 				for _, w := range []int{80, 110, 120} {
@@ -183,7 +186,9 @@ func TestThePageOfLocks(t *testing.T) {
 			}},
 		// A server that does not say its role and version, as an embedded one, has no such columns.
 		"unknown roles have no column": {
-			&fakeServer{nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}},
+			&fakeServer{nodes: []keyspace.Node{
+				{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8},
+			}},
 			func(d *driver, v *fakeServer) {
 				d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
 				v.nodes[0].Role = "master"
