@@ -30,7 +30,7 @@ func newFilm() *film {
 }
 
 // pass lets time pass. Locks whose deadline passes expire.
-func (f *film) pass(d time.Duration) {
+func (f *film) pass(d time.Duration) *film {
 	for end := f.at.Add(d); ; {
 		next := end
 		if f.frame.Before(next) {
@@ -51,7 +51,7 @@ func (f *film) pass(d time.Duration) {
 			f.shoot()
 		}
 		if f.at.Equal(end) {
-			return
+			return f
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (f *film) emit(kind keyspace.EventKind, l keyspace.Lock, h keyspace.Holder)
 
 // acquire lets a client acquire a lock; ttl 0 means none. The client is connected unless its
 // name begins with ?.
-func (f *film) acquire(key, client string, ttl time.Duration) {
+func (f *film) acquire(key, client string, ttl time.Duration) *film {
 	f.tokens++
 	h := keyspace.Holder{ID: fmt.Sprintf("token-%d", f.tokens), Label: client, Count: 1, Since: f.at}
 	if client[0] != '?' {
@@ -104,10 +104,11 @@ func (f *film) acquire(key, client string, ttl time.Duration) {
 	l.Waiters = slices.DeleteFunc(slices.Clone(l.Waiters), func(w keyspace.Waiter) bool { return w.ID == client })
 	f.locks[key] = l
 	f.emit(keyspace.Acquired, l, h)
+	return f
 }
 
 // renew sets a new deadline.
-func (f *film) renew(key string, ttl time.Duration) {
+func (f *film) renew(key string, ttl time.Duration) *film {
 	l := f.locks[key]
 	l.Holders = slices.Clone(l.Holders)
 	l.Expires = f.at.Add(ttl)
@@ -115,10 +116,19 @@ func (f *film) renew(key string, ttl time.Duration) {
 	l.Renewals++
 	l.Renewed = f.at
 	f.locks[key] = l
+	return f
+}
+
+// keep renews a lock n times, each time after 10 s and for 30 s.
+func (f *film) keep(key string, n int) *film {
+	for range n {
+		f.pass(10*time.Second).renew(key, 30*time.Second)
+	}
+	return f
 }
 
 // end ends a hold. The lock remains if it has waiters.
-func (f *film) end(key string, kind keyspace.EventKind) {
+func (f *film) end(key string, kind keyspace.EventKind) *film {
 	l := f.locks[key]
 	h := l.Holders[0]
 	after := l
@@ -129,10 +139,11 @@ func (f *film) end(key string, kind keyspace.EventKind) {
 	}
 	f.emit(kind, seen, h).Held = f.at.Sub(h.Since)
 	f.locks[key] = after
+	return f
 }
 
 // wait lets n more clients wait.
-func (f *film) wait(key string, n int) {
+func (f *film) wait(key string, n int) *film {
 	l := f.locks[key]
 	l.Key, l.Node, l.Format = key, "10.0.0.5:6379", "test"
 	l.Waiters = slices.Clone(l.Waiters)
@@ -142,29 +153,31 @@ func (f *film) wait(key string, n int) {
 	}
 	f.locks[key] = l
 	f.emit(keyspace.WaiterJoined, l, keyspace.Holder{})
+	return f
 }
 
 // disconnect ends the connection of the holder.
-func (f *film) disconnect(key string) {
+func (f *film) disconnect(key string) *film {
 	l := f.locks[key]
 	l.Holders = slices.Clone(l.Holders)
 	l.Holders[0].DisconnectedAt = f.at
 	f.locks[key] = l
+	return f
 }
 
 // tell adds a notice of the server.
-func (f *film) tell(kind keyspace.NoticeKind, text string) {
+func (f *film) tell(kind keyspace.NoticeKind, text string) *film {
 	f.notice = append(f.notice, keyspace.Notice{At: f.at, Kind: kind, Node: "10.0.0.5:6379", Text: text})
+	return f
 }
 
 // healthy lets clients hold a lock n times for about hold.
-func (f *film) healthy(key string, n int, hold time.Duration) {
+func (f *film) healthy(key string, n int, hold time.Duration) *film {
 	for i := range n {
-		f.acquire(key, fmt.Sprintf("worker-%d", i%7), 10*hold)
-		f.pass(hold * time.Duration(8+i%5) / 10)
-		f.end(key, keyspace.Released)
-		f.pass(50 * time.Millisecond)
+		f.acquire(key, fmt.Sprintf("worker-%d", i%7), 10*hold).pass(hold * time.Duration(8+i%5) / 10)
+		f.end(key, keyspace.Released).pass(50 * time.Millisecond)
 	}
+	return f
 }
 
 // stories returns the incidents.
@@ -175,7 +188,7 @@ func (f *film) stories(t *testing.T) []incident.Story {
 }
 
 // deadlock lets three owners wait for the locks of each other.
-func (f *film) deadlock() {
+func (f *film) deadlock() *film {
 	owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100:1", "1f0e0d0c-0b0a-0908-0706-050403020100:1", "2f0e0d0c-0b0a-0908-0706-050403020100:1"}
 	keys := []string{key, "other:a", "other:b"}
 	for i, k := range keys {
@@ -194,4 +207,5 @@ func (f *film) deadlock() {
 		l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}}
 		f.locks[k] = l
 	}
+	return f
 }

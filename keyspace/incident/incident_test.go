@@ -35,13 +35,8 @@ func text(s incident.Story) string {
 func incidents() []staged {
 	return []staged{
 		{"killed", func(f *film) {
-			f.healthy(key, 20, 14*time.Second)
-			f.acquire(key, "worker-7", 120*time.Second)
-			f.wait(key, 11)
-			f.pass(44 * time.Second)
-			f.disconnect(key)
-			f.pass(76 * time.Second)
-			f.pass(67 * time.Second)
+			f.healthy(key, 20, 14*time.Second).acquire(key, "worker-7", 120*time.Second).wait(key, 11)
+			f.pass(44 * time.Second).disconnect(key).pass(76 * time.Second).pass(67 * time.Second)
 			f.acquire(key, "worker-2", 120*time.Second)
 		}, incident.HolderGone, []string{
 			"The connection of worker-7, which held job:nightly, ended at 03:15:25 at the latest: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in all by waiting.",
@@ -49,145 +44,82 @@ func incidents() []staged {
 			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not look earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
 		}, []string{"froze", "whether clients waited"}},
 		{"killed without waiters", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(51 * time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second).disconnect(key).pass(51 * time.Second)
 		}, incident.HolderGone, []string{"ended at 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have saved", "lost"}},
 		{"killed with a watchdog", func(f *film) {
-			f.acquire(key, "worker-7", 30*time.Second)
-			f.wait(key, 1)
-			for range 5 {
-				f.pass(10 * time.Second)
-				f.renew(key, 30*time.Second)
-			}
-			f.pass(3 * time.Second)
-			f.disconnect(key)
-			f.pass(28 * time.Second)
+			f.acquire(key, "worker-7", 30*time.Second).wait(key, 1).keep(key, 5)
+			f.pass(3 * time.Second).disconnect(key).pass(28 * time.Second)
 		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "ended at 03:10:53 at the latest", "until 03:11:20"}, []string{"would have saved"}},
 		{"killed, and released by hand", func(f *film) {
-			f.acquire(key, "worker-7", time.Hour)
-			f.wait(key, 2)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(5 * time.Minute)
-			f.end(key, keyspace.Released)
+			f.acquire(key, "worker-7", time.Hour).wait(key, 2).pass(10 * time.Second).disconnect(key)
+			f.pass(5*time.Minute).end(key, keyspace.Released)
 		}, incident.HolderGone, []string{"ended at 03:10:10", "2 clients lost 10 m"}, nil},
 		{"killed, and deleted by hand", func(f *film) {
-			f.acquire(key, "worker-7", time.Hour)
-			f.wait(key, 2)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(5 * time.Minute)
-			f.end(key, keyspace.Deleted)
+			f.acquire(key, "worker-7", time.Hour).wait(key, 2).pass(10 * time.Second).disconnect(key)
+			f.pass(5*time.Minute).end(key, keyspace.Deleted)
 		}, incident.HolderGone, []string{"until 03:15:10", "deleted without the message of a release, 54 m 50 before its deadline"}, nil},
 		{"killed, and still held", func(f *film) {
-			f.acquire(key, "worker-7", time.Hour)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(5 * time.Minute)
+			f.acquire(key, "worker-7", time.Hour).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
 		}, incident.HolderGone, []string{"until the last frame at 03:15:11", "--give-ttl"}, nil},
 		{"no TTL and killed", func(f *film) {
-			f.acquire(key, "worker-7", 0)
-			f.wait(key, 3)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(5 * time.Minute)
+			f.acquire(key, "worker-7", 0).wait(key, 3).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
 		}, incident.NeverExpires, []string{"no TTL", "SET NX PX", "--give-ttl", "3 clients lost 15 m"}, nil},
 		{"no TTL, killed and deleted", func(f *film) {
-			f.acquire(key, "worker-7", 0)
-			f.pass(10 * time.Second)
-			f.disconnect(key)
-			f.pass(5 * time.Minute)
-			f.end(key, keyspace.Deleted)
-			f.pass(time.Second)
+			f.acquire(key, "worker-7", 0).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
+			f.end(key, keyspace.Deleted).pass(time.Second)
 		}, incident.NeverExpires, []string{"until 03:15:10"}, []string{"--give-ttl"}},
 		{"frozen with a watchdog", func(f *film) {
-			f.acquire(key, "worker-7", 30*time.Second)
-			f.wait(key, 4)
-			for range 6 {
-				f.pass(10 * time.Second)
-				f.renew(key, 30*time.Second)
-			}
-			f.pass(30 * time.Second)
-			f.acquire(key, "worker-2", 30*time.Second)
+			f.acquire(key, "worker-7", 30*time.Second).wait(key, 4).keep(key, 6)
+			f.pass(30*time.Second).acquire(key, "worker-2", 30*time.Second)
 		}, incident.HolderFrozen, []string{"froze after 03:11:00: its connection stayed", "4 clients lost at most 2 m 00", "its last renewal; its connection 10.2.3.4:52312 stayed | 30s",
 			"worker-2 acquired it, while worker-7 may have worked"}, []string{"ended by"}},
 		{"frozen without a watchdog", func(f *film) {
-			f.healthy(key, 20, 2*time.Second)
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.wait(key, 1)
+			f.healthy(key, 20, 2*time.Second).acquire(key, "worker-7", 60*time.Second).wait(key, 1)
 			f.pass(61 * time.Second)
 		}, incident.HolderFrozen, []string{"its connection stayed", "1 client lost at most 59 s"}, nil},
 		{"renewals stopped", func(f *film) {
-			f.acquire(key, "?7", 30*time.Second)
-			f.wait(key, 4)
-			for range 6 {
-				f.pass(10 * time.Second)
-				f.renew(key, 30*time.Second)
-			}
-			f.pass(31 * time.Second)
+			f.acquire(key, "?7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
 		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze after", "stayed"}},
 		{"a failover", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			f.tell(keyspace.ServerFailover, "another server has taken its place; its uptime is 3 d")
-			f.end(key, keyspace.Lost)
-			f.pass(2 * time.Second)
-			f.acquire(key, "worker-2", 60*time.Second)
+			f.end(key, keyspace.Lost).pass(2*time.Second).acquire(key, "worker-2", 60*time.Second)
 		}, incident.Failover, []string{"A failover lost job:nightly at 03:10:10", "lost by the server, 50 s before its deadline", "server 10.0.0.5:6379: another server",
 			"worker-2 acquired it: both had a lease until 03:11:00", "WAIT"}, nil},
 		{"a restart after an outage", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.tell(keyspace.ServerLost, "connection refused")
-			f.pass(5 * time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
+			f.tell(keyspace.ServerLost, "connection refused").pass(5 * time.Second)
 			f.tell(keyspace.ServerBack, "it was restarted")
 			f.notice[0].Change = keyspace.ServerRestarted
 			f.end(key, keyspace.Lost)
 		}, incident.Restart, []string{"A restart of the server lost", "it does not answer: connection refused", "it answers again: it was restarted"}, nil},
 		{"a master that becomes a replica", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.tell(keyspace.ServerFlushed, "a database was emptied")
-			f.end(key, keyspace.Lost)
-			f.pass(time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
+			f.tell(keyspace.ServerFlushed, "a database was emptied").end(key, keyspace.Lost).pass(time.Second)
 			f.tell(keyspace.ServerFailover, "the server is a replica now")
 		}, incident.Failover, []string{"the server is a replica now"}, []string{"emptied"}},
 		{"a restart", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.tell(keyspace.ServerRestarted, "it was restarted")
-			f.end(key, keyspace.Lost)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
+			f.tell(keyspace.ServerRestarted, "it was restarted").end(key, keyspace.Lost)
 		}, incident.Restart, []string{"A restart of the server lost", "it was restarted"}, []string{"both had"}},
 		{"a restart or a failover", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.end(key, keyspace.Lost)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10*time.Second).end(key, keyspace.Lost)
 		}, incident.Lost, []string{"A failover or a restart lost"}, nil},
 		{"an eviction", func(f *film) {
 			f.policy = "allkeys-lru"
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.end(key, keyspace.Evicted)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10*time.Second).end(key, keyspace.Evicted)
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.Evicted, []string{"evicted job:nightly at 03:10:10", "evicted (maxmemory-policy allkeys-lru), 50 s before", "noeviction", "both had a lease"}, nil},
 		{"a flush", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.tell(keyspace.ServerFlushed, "a database was emptied")
-			f.end(key, keyspace.Flushed)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
+			f.tell(keyspace.ServerFlushed, "a database was emptied").end(key, keyspace.Flushed)
 		}, incident.Flushed, []string{"The database was emptied at 03:10:10", "FLUSHDB"}, nil},
 		{"deleted by hand", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
-			f.end(key, keyspace.Deleted)
-			f.pass(time.Second)
-			f.acquire(key, "worker-2", 60*time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10*time.Second).end(key, keyspace.Deleted)
+			f.pass(time.Second).acquire(key, "worker-2", 60*time.Second)
 		}, incident.Deleted, []string{"A client deleted job:nightly at 03:10:10 while worker-7 held it", "both had a lease until 03:11:00", "which client deleted it"}, []string{"worker-7 released it"}},
 		{"stolen", func(f *film) {
-			f.acquire(key, "worker-7", 60*time.Second)
-			f.pass(10 * time.Second)
+			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			l := f.locks[key]
 			was := l.Holders[0]
 			f.acquire(key, "thief", 60*time.Second)
@@ -197,21 +129,16 @@ func incidents() []staged {
 		}, incident.Stolen, []string{"taken without a release, 50 s before its deadline | 0s | \n03:10:10 thief acquired it", "thief took job:nightly at 03:10:10 from worker-7", "token"}, nil},
 		{"TTL too short", func(f *film) {
 			for i := range 6 {
-				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second)
-				f.pass(10100 * time.Millisecond)
+				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second).pass(10100 * time.Millisecond)
 			}
 		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
 		{"TTL too short once", func(f *film) {
-			f.acquire(key, "worker-7", 10*time.Second)
-			f.pass(10100 * time.Millisecond)
-			f.acquire(key, "worker-2", 10*time.Second)
-			f.pass(time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, "worker-7", 10*time.Second).pass(10100 * time.Millisecond)
+			f.acquire(key, "worker-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
 		}, incident.TTLTooShort, []string{"1 hold ended by expiry, and worker-2 acquired the lock while worker-7 may have worked."}, []string{"other clients"}},
 		{"TTL too short, unknown connections", func(f *film) {
 			for i := range 6 {
-				f.acquire(key, fmt.Sprint("?", i), 10*time.Second)
-				f.pass(10100 * time.Millisecond)
+				f.acquire(key, fmt.Sprint("?", i), 10*time.Second).pass(10100 * time.Millisecond)
 			}
 		}, incident.TTLTooShort, []string{"is too short, or its clients do not release it: 6 holds"}, nil},
 		{"TTL too short for some", func(f *film) {
@@ -221,15 +148,12 @@ func incidents() []staged {
 					f.pass(10100 * time.Millisecond)
 					continue
 				}
-				f.pass(time.Duration(5+i%4) * time.Second)
-				f.end(key, keyspace.Released)
-				f.pass(50 * time.Millisecond)
+				f.pass(time.Duration(5+i%4)*time.Second).end(key, keyspace.Released).pass(50 * time.Millisecond)
 			}
 			f.acquire(key, "worker-1", 10*time.Second)
 		}, incident.TTLTooShort, []string{"6 holds ended by expiry", "TTL of at least 20 s"}, nil},
 		{"one expiry", func(f *film) {
-			f.acquire(key, "?7", 10*time.Second)
-			f.pass(11 * time.Second)
+			f.acquire(key, "?7", 10*time.Second).pass(11 * time.Second)
 		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection had the name ?7"}, []string{"shorter than"}},
 		{"one expiry of a holder without a name", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second)
@@ -241,87 +165,53 @@ func incidents() []staged {
 		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection had"}},
 		{"pollers too slow", func(f *film) {
 			for i := range 5 {
-				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second)
-				f.wait(key, 3)
-				f.pass(2 * time.Second)
-				f.end(key, keyspace.Released)
-				f.pass(20 * time.Second)
+				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second).wait(key, 3).pass(2 * time.Second)
+				f.end(key, keyspace.Released).pass(20 * time.Second)
 			}
 			f.acquire(key, "worker-9", 60*time.Second)
 		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not look earlier | 20s | a client that is notified", "look at least every 2.0 s"}, []string{"froze"}},
 		{"one lost wake-up", func(f *film) {
-			f.healthy(key, 10, 5*time.Second)
-			f.acquire(key, "worker-1", 60*time.Second)
-			f.wait(key, 2)
-			f.pass(5 * time.Second)
-			f.end(key, keyspace.Released)
-			f.pass(30 * time.Second)
+			f.healthy(key, 10, 5*time.Second).acquire(key, "worker-1", 60*time.Second).wait(key, 2)
+			f.pass(5*time.Second).end(key, keyspace.Released).pass(30 * time.Second)
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients lost 1 m 00"}, nil},
 		{"waiters that give up", func(f *film) {
-			f.acquire(key, "worker-1", 60*time.Second)
-			f.wait(key, 2)
-			f.pass(5 * time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, "worker-1", 60*time.Second).wait(key, 2).pass(5*time.Second).end(key, keyspace.Released)
 			f.pass(10 * time.Second)
 			delete(f.locks, key)
-			f.pass(time.Hour)
-			f.acquire(key, "worker-2", 60*time.Second)
-			f.pass(time.Second)
-			f.end(key, keyspace.Released)
+			f.pass(time.Hour).acquire(key, "worker-2", 60*time.Second).pass(time.Second).end(key, keyspace.Released)
 		}, incident.SlowHandOff, []string{"Nobody held job:nightly from 03:10:05 to 03:10:16", "2 clients waited until now: they gave up, or their holds were too short to be seen | 11s"}, []string{"worker-2 acquired it"}},
 		{"waiters of a free lock, to the end", func(f *film) {
-			f.acquire(key, "worker-1", 60*time.Second)
-			f.wait(key, 2)
-			f.pass(5 * time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, "worker-1", 60*time.Second).wait(key, 2).pass(5*time.Second).end(key, keyspace.Released)
 			f.pass(30 * time.Second)
 		}, incident.SlowHandOff, []string{"still free at the last frame, and 2 clients waited | 31s"}, nil},
 		{"a deadlock of three", func(f *film) {
-			f.deadlock()
-			f.pass(60 * time.Second)
+			f.deadlock().pass(60 * time.Second)
 		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "until 03:10:59, with other:a and other:b: each owner waited for the next one",
 			"-050403020100:1 waits for other:a, which 1f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 0s | \n", "waits for job:nightly, which 0f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 56s",
 			"acquire job:nightly, other:a and other:b in the same order", "3 clients lost 2 m 51 in all"}, []string{"froze", "possible only", "To end it now"}},
 		{"a deadlock of three that lasts", func(f *film) {
-			f.deadlock()
-			f.pass(20 * time.Second)
+			f.deadlock().pass(20 * time.Second)
 		}, incident.Deadlock, []string{"until the last frame at 03:10:2", "the deadlock lasts at the last frame", "To end it now, end one of its owners"}, []string{"last time"}},
 		{"a slow holder", func(f *film) {
-			f.healthy(key, 30, time.Second)
-			f.acquire(key, "worker-7", 5*time.Minute)
-			f.wait(key, 5)
-			f.pass(2 * time.Minute)
+			f.healthy(key, 30, time.Second).acquire(key, "worker-7", 5*time.Minute).wait(key, 5).pass(2 * time.Minute)
 			f.end(key, keyspace.Released)
 		}, incident.SlowHolder, []string{"worker-7 held job:nightly for 2 m 00, where half of its holds are over in 1.0 s", "5 clients lost 9 m 54", "Do not force-release"}, []string{"expired"}},
 		{"a slow holder that renews", func(f *film) {
-			f.healthy(key, 30, time.Second)
-			f.acquire(key, "worker-7", 30*time.Second)
-			f.wait(key, 1)
-			for range 20 {
-				f.pass(10 * time.Second)
-				f.renew(key, 30*time.Second)
-			}
+			f.healthy(key, 30, time.Second).acquire(key, "worker-7", 30*time.Second).wait(key, 1).keep(key, 20)
 		}, incident.SlowHolder, []string{"held job:nightly for at least 3 m 20", "renewed 20 times"}, nil},
 		{"a slow holder before the usual ones", func(f *film) {
-			f.acquire(key, "worker-7", 5*time.Minute)
-			f.wait(key, 1)
-			f.pass(2 * time.Minute)
-			f.end(key, keyspace.Released)
-			f.acquire(key, "waiter-2", 10*time.Second)
-			f.pass(time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, "worker-7", 5*time.Minute).wait(key, 1).pass(2*time.Minute).end(key, keyspace.Released)
+			f.acquire(key, "waiter-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
 			f.healthy(key, 30, time.Second)
 		}, incident.SlowHolder, []string{"worker-7 held job:nightly for 2 m 00"}, nil},
 		{"a hot lock", func(f *film) {
-			f.wait(key, 3)
-			f.healthy(key, 60, time.Second)
+			f.wait(key, 3).healthy(key, 60, time.Second)
 		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
 		{"a hot lock with some long holds", func(f *film) {
 			f.wait(key, 3)
 			for range 8 {
-				f.healthy(key, 10, 200*time.Millisecond)
-				f.healthy(key, 1, 6*time.Second)
+				f.healthy(key, 10, 200*time.Millisecond).healthy(key, 1, 6*time.Second)
 			}
 		}, incident.Contended, []string{"88 holds until", "99 % in 200 ms, without the 8 longest"}, nil},
 	}
@@ -384,8 +274,7 @@ func TestEqualIncidentsAreToldInTheOrderOfTheirKeys(t *testing.T) {
 	keys := []string{"job:c", "job:a", "job:d", "job:b"}
 	f := newFilm()
 	for _, key := range keys {
-		f.acquire(key, "worker-7", time.Minute)
-		f.wait(key, 2)
+		f.acquire(key, "worker-7", time.Minute).wait(key, 2)
 	}
 	f.pass(10 * time.Second)
 	for _, key := range keys {
@@ -406,8 +295,7 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 	release := func(kind keyspace.EventKind) func(*film, int) {
 		return func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i%7), 30*time.Second)
-			f.pass(time.Duration(200+i*37%1900) * time.Millisecond)
-			f.end(key, kind)
+			f.pass(time.Duration(200+i*37%1900)*time.Millisecond).end(key, kind)
 			f.pass(time.Duration(i%3) * 20 * time.Millisecond)
 		}
 	}
@@ -419,47 +307,34 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 		"renewed": func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i%7), 3*time.Second)
 			for range 1 + i%4 {
-				f.pass(time.Second)
-				f.renew(key, 3*time.Second)
+				f.pass(time.Second).renew(key, 3*time.Second)
 			}
 			f.end(key, keyspace.Released)
 		},
 		"with a waiter each": func(f *film, i int) {
-			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
-			f.wait(key, i%2)
-			f.pass(time.Second)
-			f.end(key, keyspace.HandedOver)
-			f.pass(5 * time.Millisecond)
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).wait(key, i%2).pass(time.Second)
+			f.end(key, keyspace.HandedOver).pass(5 * time.Millisecond)
 			l := f.locks[key]
 			l.Waiters = nil
 			f.locks[key] = l
 		},
 		"of a client that reconnects": func(f *film, i int) {
-			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
-			f.disconnect(key)
-			f.pass(2 * time.Second)
-			f.renew(key, 30*time.Second)
-			f.pass(6 * time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).disconnect(key).pass(2 * time.Second)
+			f.renew(key, 30*time.Second).pass(6*time.Second).end(key, keyspace.Released)
 		},
 		"on a node that changes, by resharding": func(f *film, i int) {
-			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
-			f.pass(time.Second)
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).pass(time.Second)
 			l := f.locks[key]
 			l.Node = fmt.Sprintf("10.0.0.%d:6379", i%3)
 			f.locks[key] = l
-			f.pass(time.Second)
-			f.end(key, keyspace.Released)
+			f.pass(time.Second).end(key, keyspace.Released)
 		},
 		"between pauses in which nobody waits": func(f *film, i int) {
-			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
-			f.pass(time.Second)
-			f.end(key, keyspace.Released)
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).pass(time.Second).end(key, keyspace.Released)
 			f.pass(time.Minute)
 		},
 		"that a few take longer": func(f *film, i int) {
-			f.acquire(key, fmt.Sprint("worker-", i), 5*time.Minute)
-			f.pass(time.Second)
+			f.acquire(key, fmt.Sprint("worker-", i), 5*time.Minute).pass(time.Second)
 			if i%20 == 7 {
 				f.pass(15 * time.Second)
 			}
@@ -483,8 +358,7 @@ func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
 	x := incident.NewIndexer()
 	f := newFilm()
 	f.b = &x.Builder
-	f.healthy(key, 10, time.Second)
-	f.pass(time.Second)
+	f.healthy(key, 10, time.Second).pass(time.Second)
 	index := x.Index()
 	for i := range index {
 		check.Require(t, incident.NewBuilder(nil).Load(index[:i]) != nil, "the first %d bytes of %d are no error", i, len(index))
