@@ -48,7 +48,7 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 		at := check.Must(timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 1000+10*i))(t)
 		deadlines[key] = at.Add(time.Duration(1000+10*i) * time.Millisecond)
 	}
-	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
+	l.wait(t, "100 expiries", func() bool { return l.count(keyspace.Expired) == locks })
 	var late []time.Duration
 	for _, e := range l.all() {
 		if e.Kind == keyspace.Expired {
@@ -64,15 +64,19 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	check.True(t, late[0] >= -2*time.Millisecond, "an expiry was reported %v before it happened", -late[0])
 }
 
-// count returns the number of events of a kind. The caller has locked the log.
-func count(l *log, kind keyspace.EventKind) int {
-	n := 0
-	for _, e := range l.events {
-		if e.Kind == kind {
+// count returns how many elements meet a condition.
+func count[T any](all []T, so func(T) bool) (n int) {
+	for _, one := range all {
+		if so(one) {
 			n++
 		}
 	}
 	return n
+}
+
+// count returns the number of events of a kind. The caller has locked the log.
+func (l *log) count(kind keyspace.EventKind) int {
+	return count(l.events, func(e reportedEvent) bool { return e.Kind == kind })
 }
 
 // announcing returns options with a format of tokens whose releases are
@@ -185,18 +189,17 @@ func TestAnEvictedLockWasNotReleasedAlsoIfAScanCountsTheEviction(t *testing.T) {
 	admin := realServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-	read := beforeRead{command: "dbsize"} // at the begin of a scan
-	rdb.AddHook(&read)
+	scan := before(rdb, "dbsize") // at its begin
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+	followed(t, f, pushes)
 	evict := func() {
 		do(t, admin, "CONFIG", "SET", "maxmemory", "1mb")
 		for do(t, admin, "EXISTS", "lock:a") == int64(1) {
 			_ = admin.Append(t.Context(), "big", strings.Repeat("x", 100_000)).Err() // the server may be out of memory
 		}
 	}
-	read.call.Store(&evict)
+	scan.Store(&evict)
 	check.Equal(t, nextEnd(t, f), keyspace.Evicted)
 
 	do(t, admin, "CONFIG", "SET", "maxmemory", "100mb")
@@ -252,25 +255,6 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	})
 }
 
-// beforeRead is a hook that calls a function once, before a pipeline.
-type beforeRead struct {
-	call    atomic.Pointer[func()]
-	command string // only before a pipeline with it; "" = before any
-}
-
-func (*beforeRead) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*beforeRead) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (b *beforeRead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if b.command == "" || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == b.command }) {
-			if call := b.call.Swap(nil); call != nil {
-				(*call)()
-			}
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // The connection pool reconnects without an error. If the server restarts when a changed lock is
 // about to be read, no request fails.
 func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
@@ -278,18 +262,13 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	child := server.ForTest(t)
 	other := connect(t, redis.Options{Addr: child.Addr()})
 	rdb := connectLate(t, child.Addr(), 500*time.Millisecond, true)
-	var read beforeRead
-	rdb.AddHook(&read)
+	read := before(rdb, "")
 	do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	for mode := keyspace.WatchMode(""); mode != keyspace.Push; {
-		_, _, err := f.Next(t.Context())
-		check.NoError(t, err)
-		mode = next(t, f).Watch.Mode
-	}
+	followed(t, f, pushes)
 	restart := func() { check.NoError(t, errors.Join(child.Kill(), child.Restart(t.Context()))) }
-	read.call.Store(&restart)
+	read.Store(&restart)
 	do(t, other, "PEXPIRE", "lock:a", 500_000)
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
@@ -316,11 +295,11 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 		}
 	}
 	// A lock whose beginning falls into a long gap has appeared.
-	l.wait(t, "all locks", func() bool { return count(l, keyspace.Acquired)+count(l, keyspace.Discovered) == locks })
+	l.wait(t, "all locks", func() bool { return l.count(keyspace.Acquired)+l.count(keyspace.Discovered) == locks })
 	for i := range locks {
 		do(t, rdb, "DEL", fmt.Sprintf("lock:%d", i))
 	}
-	l.wait(t, "all releases", func() bool { return count(l, keyspace.Released) == locks })
+	l.wait(t, "all releases", func() bool { return l.count(keyspace.Released) == locks })
 	check.Equal(t, len(l.all()), 2*locks, "events")
 }
 
@@ -333,63 +312,6 @@ func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	check.NoError(t, err)
 	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
 	return strings.Contains(user, "channels")
-}
-
-// A user without permission for CLIENT TRACKING gets polling, and a message
-// that says so.
-func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
-	t.Parallel()
-	admin := realServer(t)
-	channels := looker(t, admin, "resetchannels")
-	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"}), announcing())
-	defer f.Close()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		_, _, err := f.Next(t.Context())
-		check.NoError(t, err)
-		s := check.Must(f.Snapshot(t.Context()))(t)
-		why := strings.Join(s.Watch.Limitations, "; ")
-		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
-			break
-		}
-		check.Require(t, !time.Now().After(deadline), "followed %+v", s.Watch)
-	}
-	do(t, admin, "DEL", "lock:a")
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		events, _, err := f.Next(t.Context())
-		check.Require(t, err == nil && !time.Now().After(deadline), "no release: %v", err)
-		if len(events) > 0 && events[0].Kind == keyspace.Released {
-			return
-		}
-	}
-}
-
-// Without pushes, the watcher follows keyspace notifications if they are
-// enabled.
-func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
-	t.Parallel()
-	admin := realServer(t, "--notify-keyspace-events", "KEA")
-	looker(t, admin, "allchannels")
-	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"}), announcing())
-	defer f.Close()
-	next := func(what string, so func([]keyspace.Event, keyspace.Snapshot) bool) {
-		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; {
-			events, _, err := f.Next(t.Context())
-			check.NoError(t, err)
-			s := check.Must(f.Snapshot(t.Context()))(t)
-			if so(append(events, s.Events...), s) {
-				return
-			}
-			check.Require(t, !time.Now().After(deadline), "still waiting for %s, following by %+v", what, s.Watch)
-		}
-	}
-	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Watch.Mode == keyspace.Notifications })
-	do(t, admin, "DEL", "lock:a")
-	next("the release", func(events []keyspace.Event, _ keyspace.Snapshot) bool {
-		return slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Released })
-	})
 }
 
 // followed runs the watcher until a condition on the snapshot holds.
@@ -406,31 +328,43 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 	}
 }
 
-// Without HELLO a connection stays in RESP2. Such a server accepts CLIENT
-// TRACKING and then sends nothing.
-func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
+// Without pushes, the watcher follows keyspace notifications if they are on, and polls otherwise and says why. The user may
+// have no right to CLIENT TRACKING. Without HELLO a connection stays in RESP2: then the server accepts CLIENT TRACKING and
+// sends nothing.
+func TestWithoutPushesThereIsPollingOrNotificationsAreFollowed(t *testing.T) {
 	t.Parallel()
+	notify, noHello := []string{"--notify-keyspace-events", "KEA"}, []string{"--rename-command", "HELLO", "other-name"}
 	for _, c := range []struct {
-		name string
-		args []string
-		want keyspace.WatchMode
+		name     string
+		args     []string // of the server
+		channels string   // of a user without the right; "" = the default user
+		want     keyspace.WatchMode
+		why      string
 	}{
-		{"nothing else", nil, keyspace.Polling},
-		{"notifications", []string{"--notify-keyspace-events", "KEA"}, keyspace.Notifications},
+		{"without the right", nil, "resetchannels", keyspace.Polling, "noperm"},
+		{"without the right, notifications", notify, "allchannels", keyspace.Notifications, ""},
+		{"without HELLO", noHello, "", keyspace.Polling, "hello"},
+		{"without HELLO, notifications", slices.Concat(notify, noHello), "", keyspace.Notifications, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			rdb := realServer(t, append(c.args, "--rename-command", "HELLO", "other-name")...)
-			do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
-			f := follow(rdb, justTokens())
+			admin := realServer(t, c.args...)
+			do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+			rdb, unheard := admin, false // the channels of the releases
+			if c.channels != "" {
+				unheard = looker(t, admin, c.channels) && c.channels == "resetchannels"
+				rdb = connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"})
+			}
+			f := follow(rdb, announcing())
 			defer f.Close()
 			followed(t, f, func(s keyspace.Snapshot) bool {
 				check.Require(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
 				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
-				return s.Complete && s.Watch.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
+				return s.Complete && s.Watch.Mode == c.want && strings.Contains(why, c.why) && (c.want != keyspace.Polling || strings.Contains(why, "free:*") == unheard)
 			})
-			do(t, rdb, "DEL", "lock:a")
-			followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
+			do(t, admin, "DEL", "lock:a")
+			check.Equal(t, nextEnd(t, f), keyspace.Released)
+			check.Equal(t, len(f.Known().Locks), 0, "locks that are left")
 		})
 	}
 }
@@ -447,7 +381,7 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	check.True(t, slices.Equal(s.Problems, want) && s.Complete, "it says %q, want %q", s.Problems, want)
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+	followed(t, f, pushes)
 	do(t, rdb, "DEL", "lock:a")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
 }
@@ -483,19 +417,14 @@ func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 			t.Parallel()
 			rdb := realServer(t)
 			l := listened(t, rdb, justTokens())
-			count := func(kind keyspace.EventKind) (n int) {
-				for _, e := range l.all() {
-					if e.Kind == kind {
-						n++
-					}
-				}
-				return n
+			seen := func(kind keyspace.EventKind) int {
+				return count(l.all(), func(e reportedEvent) bool { return e.Kind == kind })
 			}
 			var done, number atomic.Int64
 			var clients sync.WaitGroup
 			for n := range 8 {
 				clients.Go(func() {
-					for i := n; done.Load() < releases || count(keyspace.Released) == 0; i++ {
+					for i := n; done.Load() < releases || seen(keyspace.Released) == 0; i++ {
 						key, token := fmt.Sprintf("lock:%d", i%c.locks), fmt.Sprintf("token:%d", number.Add(1))
 						if taken, err := rdb.SetNX(t.Context(), key, token, 8*time.Second).Result(); err != nil {
 							t.Error(err)
@@ -515,14 +444,14 @@ func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			check.Equal(t, count(keyspace.Stolen), 0,
-				"of %d proper releases it has seen %d, and thefts", done.Load(), count(keyspace.Released))
+			check.Equal(t, seen(keyspace.Stolen), 0,
+				"of %d proper releases it has seen %d, and thefts", done.Load(), seen(keyspace.Released))
 		})
 	}
 }
 
-// If the server reports only the remaining time, the deadline is known to lie
-// between two times, mostly within a millisecond.
+// Redis before 7, and a user without the permission for PEXPIRETIME, report only the remaining time.
+// The deadline is known to lie between two times, mostly within a millisecond.
 func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	admin := realServer(t)
 	want := make(map[string]time.Time)
@@ -534,6 +463,8 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		p.Set(t.Context(), key, "token:x", 0)
 		p.Do(t.Context(), "PEXPIREAT", key, want[key].UnixMilli())
 	}
+	p.Set(t.Context(), "never", "token:y", 0)
+	want["never"] = time.Time{}
 	check.Must(p.Exec(t.Context()))(t)
 	exact := 0
 	var mu sync.Mutex
@@ -542,14 +473,19 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		off := want[e.Key].Sub(e.Expires)
-		check.True(t, off >= 0 && off <= e.Spread, "%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
+		check.True(t, off >= 0 && off <= e.Spread && e.Expires.IsZero() == want[e.Key].IsZero(),
+			"%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
 		if e.Spread == 0 {
 			exact++
 		}
 		return keyspace.Lock{Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
-	check.Equal(t, len(scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}).Locks), len(want), "locks")
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
+	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0, "%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
+	for _, l := range s.Locks {
+		check.AtMost(t, want[l.Key].Sub(l.Expires).Abs(), 500*time.Millisecond, "the deadline of %s is off by", l.Key)
+	}
 	check.True(t, exact >= len(want)/4, "only %d of %d are known to the millisecond", exact, len(want))
 }
 
@@ -561,7 +497,7 @@ func TestALostPermissionIsNoticedWithoutAChange(t *testing.T) {
 	do(t, admin, "SET", "other:b", "token:2")
 	f := follow(userOf(t, admin, "on", ">secret", "~*", "&*", "+@all"), justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+	followed(t, f, pushes)
 	steps := []struct{ pattern, want string }{{"~other:*", "not read known locks any more"}, {"~*", "read all known locks again"}}
 	for _, c := range steps[:testtier.Size(1, 2, 2)] { // each waits for a look for requests, which is due once a second
 		do(t, admin, "ACL", "SETUSER", "tester", "resetkeys", c.pattern)
@@ -586,7 +522,7 @@ func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	}
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+	followed(t, f, pushes)
 	do(t, rdb, "DEL", "lock-b")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
 }
@@ -608,13 +544,12 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			admin := realServer(t)
 			do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
 			rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-			var read beforeRead
-			rdb.AddHook(&read)
+			read := before(rdb, "")
 			f := follow(rdb, justTokens())
 			defer f.Close()
-			followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+			followed(t, f, pushes)
 			late := func() { time.Sleep(400 * time.Millisecond) }
-			read.call.Store(&late)
+			read.Store(&late)
 			do(t, admin, c.end...)
 			check.Equal(t, nextEnd(t, f), c.want)
 		})
@@ -627,19 +562,18 @@ func TestTheReleaseOfTheNextHoldIsNoneOfALockThatExpired(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-	var read beforeRead
-	rdb.AddHook(&read)
+	read := before(rdb, "")
 	l := started(t, rdb, announcing())
 	deadline := time.Now().Add(time.Second)
 	do(t, admin, "EVAL", "redis.call('SET', KEYS[1], 'token:1') return redis.call('PEXPIREAT', KEYS[1], ARGV[1])", 1, "lock:a", deadline.UnixMilli())
 	l.wait(t, "the hold", l.has(keyspace.Acquired, "lock:a"))
 	late := func() { time.Sleep(time.Until(deadline.Add(500 * time.Millisecond))) }
-	read.call.Store(&late)
+	read.Store(&late)
 	time.Sleep(time.Until(deadline.Add(50 * time.Millisecond)))
 	do(t, admin, "SET", "lock:a", "token:2", "NX", "PX", 60_000)
 	do(t, admin, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', 'free:' .. KEYS[1], '')", 1, "lock:a")
-	l.wait(t, "the end", func() bool { return count(l, keyspace.Expired)+count(l, keyspace.Released) > 0 })
-	check.Equal(t, count(l, keyspace.Expired), 1, "holds that expired")
+	l.wait(t, "the end", func() bool { return l.count(keyspace.Expired)+l.count(keyspace.Released) > 0 })
+	check.Equal(t, l.count(keyspace.Expired), 1, "holds that expired")
 }
 
 // A release message does not name the database. While a lock of one database expires, the
@@ -669,10 +603,10 @@ func TestAReleaseInAnotherDatabaseIsNoneOfALockThatExpires(t *testing.T) {
 		do(t, other, "EVAL", "redis.call('DEL', ARGV[1]) redis.call('PUBLISH', 'free:' .. ARGV[1], '') return 1", 0, key(i))
 	}
 	l.wait(t, "the ends", func() bool { // on a busy machine some locks have ended before they are seen
-		begun := count(l, keyspace.Acquired)
-		return begun > 0 && count(l, keyspace.Expired)+count(l, keyspace.Released) == begun
+		begun := l.count(keyspace.Acquired)
+		return begun > 0 && l.count(keyspace.Expired)+l.count(keyspace.Released) == begun
 	})
-	check.Equal(t, count(l, keyspace.Released), 0, "locks that count as released, of %d that expired", locks)
+	check.Equal(t, l.count(keyspace.Released), 0, "locks that count as released, of %d that expired", locks)
 	take := func(key string) {
 		do(t, rdb, "SET", key, "token:early", "PX", 60_000)
 		l.wait(t, key, l.has(keyspace.Acquired, key))

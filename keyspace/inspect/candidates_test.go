@@ -5,13 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -47,11 +46,7 @@ func perhaps() inspect.ScanOptions {
 // watched runs the watcher for so many seconds, calls act at the start of each,
 // and returns the last snapshot.
 func watched(t *testing.T, seconds int, act func(t *testing.T, rdb *redis.Client, second int)) (last keyspace.Snapshot) {
-	synctest.Test(t, func(t *testing.T) {
-		embedded := server.NewPiped()
-		defer embedded.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
-		defer rdb.Close()
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		f := follow(rdb, perhaps())
 		defer f.Close()
 		for second := range seconds {
@@ -162,11 +157,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 	testtier.Long(t, "it watches hundreds of candidates for 40 s")
 	many := testtier.Size(220, 1_000, 1_000)
-	synctest.Test(t, func(t *testing.T) {
-		embedded := server.NewPiped()
-		defer embedded.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
-		defer rdb.Close()
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		all := perhaps()
 		all.MinConfidence = keyspace.Possible
 		w := follow(rdb, all)
@@ -233,10 +224,7 @@ func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
 	}
 	w := follow(rdb, all)
 	defer w.Close()
-	ready := func(s keyspace.Snapshot) bool {
-		return s.Complete && s.Watch.Mode == keyspace.Push && slices.Equal(keys(s), shown)
-	}
-	followed(t, w, ready)
+	followed(t, w, func(s keyspace.Snapshot) bool { return pushes(s) && slices.Equal(keys(s), shown) })
 	do(t, rdb, "SET", "job:7", "perhaps:b", "PX", 600_000)
 	do(t, rdb, "SET", "job:gate:a", "perhaps:b", "PX", 600_000)
 	s := followed(t, w, func(s keyspace.Snapshot) bool {

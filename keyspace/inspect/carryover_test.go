@@ -142,22 +142,15 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	o.Carryover = new(inspect.Carryover)
 	do(t, old, "SET", "received", "token:1", "PX", 600_000)
 	w := follow(old, o)
-	follow := func(so func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !so(); {
-			_, _, err := w.Next(t.Context())
-			check.Require(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, w.Known())
-		}
-	}
-	follow(func() bool { return len(w.Known().Locks) == 1 })
+	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 1 })
 	samples := w.OffsetSamples()
-	follow(func() bool { return w.OffsetSamples() > samples })
+	followed(t, w, func(keyspace.Snapshot) bool { return w.OffsetSamples() > samples })
 	do(t, old, "WAIT", 1, 10_000)
 	check.NoError(t, rig.Promote(t.Context(), replica))
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
-	follow(func() bool { return len(w.Known().Locks) == 2 })
+	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
 	samples = w.OffsetSamples()
-	follow(func() bool { return w.OffsetSamples() > samples || w.Known().Nodes[0].Replicas == 0 })
+	followed(t, w, func(s keyspace.Snapshot) bool { return w.OffsetSamples() > samples || s.Nodes[0].Replicas == 0 })
 	w.Close()
 	do(t, rdb, "DEL", "received")
 	w = inspect.NewWatcher(inspect.NewScanner(rdb, o))

@@ -202,21 +202,3 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	check.True(t, !testtier.Proving() || took <= 2*time.Second, "it takes %v", took)
 	check.AtMost(t, called(t, rdb, "scan"), 10, "SCANs")
 }
-
-// While the server is gone, every call returns an error, also after a new
-// connection attempt.
-func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
-	testtier.Long(t, "connections run into their time limits")
-	t.Parallel()
-	srv := server.ForTest(t)
-	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
-	check.NoError(t, srv.Kill())
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	for range 3 {
-		_, _, err := f.Next(t.Context())
-		check.True(t, err != nil, "all is well")
-		s, err := f.Snapshot(t.Context())
-		check.True(t, err != nil, "it shows %+v", s)
-	}
-}

@@ -105,21 +105,3 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	}
 	t.Errorf("looking costs others %v, want less than %v; %.3q took the server %v", added, stall, at, longest)
 }
-
-func TestOversizedValuesAreReadInPart(t *testing.T) {
-	t.Parallel()
-	size := testtier.Size(64<<20, 512<<20, 512<<20)
-	rdb := realServer(t)
-	do(t, rdb, "SETRANGE", "lock:string", size-1, "x")
-	var read keyspace.Entry
-	f := tokens()
-	f.Probe = nil
-	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-		read = e
-		return keyspace.Lock{}, keyspace.Certain
-	}
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
-	check.Require(t, len(s.Locks) == 1, "found %q", keys(s))
-	check.True(t, read.Len == int64(size) && len(read.Value) == 4096 && read.Truncated(),
-		"of %d bytes it has read %d", read.Len, len(read.Value))
-}

@@ -397,22 +397,6 @@ func stats(t *testing.T, rdb *redis.Client) map[string]string {
 var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
 	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time +object|idletime")
 
-// Redis before 7, and a user without the permission for PEXPIRETIME, report the
-// remaining time instead of the deadline.
-func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
-	admin := realServer(t)
-	do(t, admin, "SET", "a", "token:x", "PX", 60_000)
-	do(t, admin, "SET", "b", "token:y")
-	want := clock(t, admin).Add(admin.PTTL(t.Context(), "a").Val())
-	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
-	s := scan(t, rdb, justTokens())
-	check.Require(t, slices.Equal(keys(s), []string{"a", "b"}), "found %q", keys(s))
-	got := s.Locks[0].Expires
-	check.True(t, got.Sub(want).Abs() <= 500*time.Millisecond && s.Locks[1].Expires.IsZero(),
-		"they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
-	check.True(t, len(s.Problems) == 0, "nothing is missed by that, and it said %q", s.Problems)
-}
-
 func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
@@ -427,36 +411,16 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 		},
 	}
 	rdb := userOf(t, admin, readOnly...)
-	probes := counting("hrandfield")
-	rdb.AddHook(probes)
+	var probes atomic.Int64
+	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		probes.Add(int64(count(cmds, func(c redis.Cmder) bool { return c.Name() == "hrandfield" })))
+		return next(ctx, cmds)
+	}))
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
 	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
 	// After a refusal the command is not sent again for each of the 2,001
 	// hashes.
-	check.Between(t, probes.sent.Load(), 1, 2000, "probes of hashes")
-}
-
-// counter counts how often a command is sent.
-type counter struct {
-	name string
-	sent atomic.Int64
-}
-
-func counting(name string) *counter { return &counter{name: name} }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if cmd.Name() == c.name {
-				c.sent.Add(1)
-			}
-		}
-		return next(ctx, cmds)
-	}
+	check.Between(t, probes.Load(), 1, 2000, "probes of hashes")
 }
 
 func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
@@ -549,17 +513,6 @@ func clock(t *testing.T, rdb *redis.Client) time.Time {
 // Redis 7 has renamed the option and still accepts this name.
 var slowScript = []string{"--lua-time-limit", "1"}
 
-// A busy server answers with an error. The scan must not show that as an empty
-// keyspace.
-func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
-	rdb := realServer(t, slowScript...)
-	do(t, rdb, "SET", "a", "token:a")
-	release := occupy(t, rdb)
-	defer release()
-	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
-	check.True(t, err != nil && strings.Contains(err.Error(), "BUSY"), "got %v", err)
-}
-
 // The cursor of a scan survives errors: no key is lost or read twice.
 func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
 	t.Parallel()
@@ -588,46 +541,31 @@ func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	admin := realServer(t)
 	fill(t, admin, 5000)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-	once := &hiccup{at: 5}
-	rdb.AddHook(once)
+	pipelines, commands := hiccup(rdb, 5)
 	o := justTokens()
 	o.Budget, o.RetryTimeout = inspect.NewBudget(1), time.Minute
 	s := scan(t, rdb, o)
-	check.True(t, once.pipelines > once.at && s.Complete && s.Cost.Commands == once.commands,
-		"complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
+	check.True(t, pipelines.Load() > 5 && s.Complete && s.Cost.Commands == commands.Load(),
+		"complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, commands.Load(), pipelines.Load())
 }
 
-// hiccup makes a server answer LOADING once, and counts the commands that are
-// sent, without the greetings.
-type hiccup struct {
-	at int // the index of the pipeline
-
-	mu        sync.Mutex
-	pipelines int
-	commands  int64
-}
-
-func (h *hiccup) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *hiccup) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+// hiccup makes the server of a client answer LOADING to one pipeline, and counts what is sent, without the greetings.
+func hiccup(rdb *redis.Client, at int64) (sent, commands *atomic.Int64) {
+	sent, commands = new(atomic.Int64), new(atomic.Int64)
+	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 		if cmds[0].Name() == "hello" || cmds[0].Name() == "client" {
 			return next(ctx, cmds)
 		}
-		h.mu.Lock()
-		h.pipelines++
-		h.commands += int64(len(cmds))
-		now := h.pipelines == h.at
-		h.mu.Unlock()
+		commands.Add(int64(len(cmds)))
+		now := sent.Add(1) == at
 		err := next(ctx, cmds)
 		if now {
 			err = refusal("LOADING Redis is loading the dataset in memory")
 			cmds[1].SetErr(err)
 		}
 		return err
-	}
+	}))
+	return sent, commands
 }
 
 // An error in the middle of a step loses no key: the step is repeated.
@@ -642,13 +580,12 @@ func TestAFailedStepIsRepeated(t *testing.T) {
 	}
 	for at := 2; at <= 12; at += testtier.Size(5, 1, 1) { // the first pipeline is sent before the scan
 		rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-		once := &hiccup{at: at}
-		rdb.AddHook(once)
+		pipelines, _ := hiccup(rdb, int64(at))
 		o := justTokens()
 		o.RetryTimeout = time.Minute
 		s := scan(t, rdb, o)
-		check.True(t, once.pipelines > at && slices.Equal(keys(s), want) && s.Complete,
-			"with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, once.pipelines, len(s.Locks), len(want), s.Complete)
+		check.True(t, pipelines.Load() > int64(at) && slices.Equal(keys(s), want) && s.Complete,
+			"with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, pipelines.Load(), len(s.Locks), len(want), s.Complete)
 	}
 }
 
@@ -735,24 +672,42 @@ func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	check.DeepEqual(t, keys(scan(t, faulty, justTokens())), []string{"a"}, "without what the server says of itself it finds")
 }
 
-// loading makes a server answer one command with LOADING.
-type loading string
-
-func (l loading) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l loading) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (l loading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+// loading is a hook that makes a server answer one command with LOADING.
+func loading(name string) pipelines {
+	return func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 		err := next(ctx, cmds)
 		for _, c := range cmds {
-			if c.Name() == string(l) {
+			if c.Name() == name {
 				c.SetErr(refusal("LOADING Redis is loading the dataset in memory"))
 				err = cmp.Or(err, c.Err())
 			}
 		}
 		return err
 	}
+}
+
+// pipelines is a hook for the pipelines of a client.
+type pipelines func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+
+func (pipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return p(ctx, cmds, next) }
+}
+
+// before makes a client call a function once, before a pipeline with a command, or before any if that is "". The
+// returned pointer gets the function.
+func before(rdb *redis.Client, command string) *atomic.Pointer[func()] {
+	var pending atomic.Pointer[func()]
+	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		if command == "" || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == command }) {
+			if call := pending.Swap(nil); call != nil {
+				(*call)()
+			}
+		}
+		return next(ctx, cmds)
+	}))
+	return &pending
 }
 
 // refusal is an error reply of the server.

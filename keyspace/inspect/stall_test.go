@@ -38,27 +38,6 @@ func bubble(t *testing.T, test func(t *testing.T, rdb *redis.Client, network *ne
 	})
 }
 
-// stallBefore is a hook of a client that delays the next pipeline with a command.
-type stallBefore struct {
-	redis.Hook
-	command string // "" = none
-	stall   time.Duration
-}
-
-func (h *stallBefore) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *stallBefore) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (h *stallBefore) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == h.command }) {
-			h.command = ""
-			time.Sleep(h.stall)
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // If a server stalls between the read of the locks and the end of the cycle, the clock
 // of the snapshot stays at the first deadline that has not been read.
 func TestASnapshotIsNotNewerThanTheReadOfItsLocks(t *testing.T) {
@@ -67,16 +46,17 @@ func TestASnapshotIsNotNewerThanTheReadOfItsLocks(t *testing.T) {
 		do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 		f := follow(rdb, justTokens())
 		defer f.Close()
-		before := until(t, f, complete)
-		rdb.AddHook(&stallBefore{command: "scan", stall: 3 * time.Second})
+		first := until(t, f, complete)
+		stall := func() { time.Sleep(3 * time.Second) }
+		before(rdb, "scan").Store(&stall)
 		s := next(t, f)
 		check.Require(t, slices.Equal(keys(s), []string{"a", "b"}), "the snapshot has %q; it should begin before the end of a", keys(s))
 		left, _ := s.Locks[0].TTL(s.At)
-		check.True(t, left >= -10*time.Millisecond && !s.At.Before(before.At),
+		check.True(t, left >= -10*time.Millisecond && !s.At.Before(first.At),
 			"the clock of the snapshot is %v after the deadline of a lock that was read before it", -left)
 		s = next(t, f)
 		check.DeepEqual(t, keys(s), []string{"b"}, "afterwards it has")
-		check.AtLeast(t, s.At.Sub(before.At), 3*time.Second, "from the first to this snapshot")
+		check.AtLeast(t, s.At.Sub(first.At), 3*time.Second, "from the first to this snapshot")
 	})
 }
 
