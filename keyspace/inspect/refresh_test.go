@@ -8,13 +8,19 @@ import (
 	"locktop/keyspace"
 )
 
+// taken returns what happened to the lock of the first holder when the next one had it until a later time.
+func taken(d keyspace.Differ, until time.Time, later time.Duration) keyspace.EventKind {
+	held := func(id string, until time.Time) keyspace.Lock {
+		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	d.Changed(held("first", until), held("next", until.Add(later)))
+	return d.Events[0].Kind
+}
+
 // A theft is one change of the key. If two changes were reported, the lock was
 // released in between, whatever the deadlines are.
 func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
-	held := func(id string) keyspace.Lock {
-		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
-	}
 	for _, c := range []struct {
 		reported []string // keys, in two messages
 		want     keyspace.EventKind
@@ -30,8 +36,7 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 		kept.requeue(once.takeChanges()) // as after a failed read
 		repeated := !kept.takeChanges().of["a"].repeated.IsZero()
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated}
-		d.Changed(held("first"), held("next"))
-		check.Equal(t, d.Events[0].Kind, c.want, "reported %q", c.reported)
+		check.Equal(t, taken(d, until, 0), c.want, "reported %q", c.reported)
 	}
 }
 
@@ -39,13 +44,9 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 // reported the change.
 func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
-	held := func(id string) keyspace.Lock {
-		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
-	}
 	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.reason}
-		d.Changed(held("first"), held("next"))
-		check.Equal(t, d.Events[0].Kind, c.want, "with %q known it is", c.reason)
+		check.Equal(t, taken(d, until, 0), c.want, "with %q known it is", c.reason)
 	}
 }
 
@@ -53,9 +54,6 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 // cannot have it.
 func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
-	held := func(id string, until time.Time) keyspace.Lock {
-		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
-	}
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
@@ -80,8 +78,7 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 		{"until midnight", until.Truncate(24 * time.Hour), 0, 23 * time.Hour, 0, keyspace.Released},
 	} {
 		d := keyspace.Differ{At: c.until.Add(-time.Second), Jitter: keyspace.DeadlineJitter, Held: c.held, Spread: c.spread}
-		d.Changed(held("first", c.until), held("next", c.until.Add(c.later)))
-		check.Equal(t, d.Events[0].Kind, c.want, "%s", c.name)
+		check.Equal(t, taken(d, c.until, c.later), c.want, "%s", c.name)
 	}
 }
 

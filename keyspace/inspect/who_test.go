@@ -58,6 +58,24 @@ func (c *rawClient) run(argv ...string) error {
 	return err
 }
 
+// repeat sends commands until ctx ends. The returned function waits for the end.
+func (c *rawClient) repeat(ctx context.Context, every time.Duration, command func(i int) []string) (wait func()) {
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = c.run(command(i)...)
+			}
+		}
+	})
+	return renewing.Wait
+}
+
 func (c *rawClient) addr() string { return c.conn.LocalAddr().String() }
 
 // crowd is a server with clients, of which some are busy with ordinary commands and with
@@ -74,8 +92,13 @@ func gather(t testing.TB, clients, busy int) *crowd {
 	c := &crowd{rdb: realServer(t)}
 	addr := c.rdb.Options().Addr
 	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() { stop(); running.Wait() })
+	var waits []func()
+	t.Cleanup(func() {
+		stop()
+		for _, wait := range waits {
+			wait()
+		}
+	})
 	for i := range clients {
 		one := dialRaw(t, addr)
 		check.NoError(t, one.run("PING"))
@@ -84,24 +107,14 @@ func gather(t testing.TB, clients, busy int) *crowd {
 			continue
 		}
 		rng := rand.New(rand.NewPCG(uint64(i), 2))
-		every := time.Duration(50+rng.IntN(450)) * time.Millisecond
-		running.Go(func() {
-			tick := time.NewTicker(every)
-			defer tick.Stop()
-			for ctx.Err() == nil {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
-				key := fmt.Sprintf("other:%d", i)
-				commands := [][]string{
-					{"SET", key, "x", "PX", "60000"}, {"EXISTS", key}, {"INCR", key + ":n"}, {"HSET", key + ":h", "f", "v"},
-					{"PUBLISH", "news", "x"}, {"EVAL", renewScript, "1", key, "x", "60000"}, {"STRLEN", key}, {"PTTL", key},
-				}
-				_ = one.run(commands[rng.IntN(len(commands))]...)
+		waits = append(waits, one.repeat(ctx, time.Duration(50+rng.IntN(450))*time.Millisecond, func(int) []string {
+			key := fmt.Sprintf("other:%d", i)
+			commands := [][]string{
+				{"SET", key, "x", "PX", "60000"}, {"EXISTS", key}, {"INCR", key + ":n"}, {"HSET", key + ":h", "f", "v"},
+				{"PUBLISH", "news", "x"}, {"EVAL", renewScript, "1", key, "x", "60000"}, {"STRLEN", key}, {"PTTL", key},
 			}
-		})
+			return commands[rng.IntN(len(commands))]
+		}))
 	}
 	return c
 }
@@ -115,21 +128,8 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	check.NoError(t, holder.run("SET", key, token, "PX", "60000"))
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	var renewing sync.WaitGroup
-	defer renewing.Wait()
+	defer holder.repeat(ctx, period, func(int) []string { return []string{"EVAL", renewScript, "1", key, token, "60000"} })()
 	defer cancel()
-	renewing.Go(func() {
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = holder.run("EVAL", renewScript, "1", key, token, "60000")
-			}
-		}
-	})
 	o := justTokens()
 	o.Budget = inspect.NewBudget(inspect.DefaultShare)
 	scanner := inspect.NewScanner(c.rdb, o)
@@ -204,21 +204,10 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var renewing sync.WaitGroup
-	defer renewing.Wait()
+	defer holder.repeat(ctx, 1300*time.Millisecond, func(i int) []string {
+		return []string{"EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000"}
+	})()
 	defer cancel()
-	renewing.Go(func() {
-		tick := time.NewTicker(1300 * time.Millisecond)
-		defer tick.Stop()
-		for i := 0; ; i++ {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = holder.run("EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000")
-			}
-		}
-	})
 	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
 	check.True(t, err == nil && got.Named && got.Client.Addr == holder.addr() && got.Lock.Key == keys[0],
 		"it names %+v, %v; the holder is %s", got, err, holder.addr())
