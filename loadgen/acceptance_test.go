@@ -160,27 +160,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	check.True(t, seen.Overlaps <= m.Violations.Overlap.Count, "%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 }
 
-// blindSession is a session that locks like a Mutex and unlocks with DEL.
-type blindSession struct {
-	session
-	rdb redis.UniversalClient
-}
-
-func openBlind(o sessionConfig) (session, error) {
-	inner, err := open(o)
-	return blindSession{inner, o.servers.Redis}, err
-}
-
-func (c blindSession) as(id clientIdentity) session { return blindSession{c.session.as(id), c.rdb} }
-
-func (c blindSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	l, err := c.session.lock(ctx, keys, shared)
-	if err != nil {
-		return nil, err
-	}
-	return blindLease{l.(*lock.Lease), c.rdb}, nil
-}
-
+// blindLease is a lease of a Mutex that is released with DEL.
 type blindLease struct {
 	*lock.Lease
 	rdb redis.UniversalClient
@@ -200,7 +180,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
-	r := check.Must(newRun(on, s, openBlind))(t)
+	r := check.Must(newRun(on, s, openWrapped(func(l lease) lease { return blindLease{l.(*lock.Lease), on.Redis} })))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)

@@ -123,15 +123,11 @@ func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 }
 
 func TestWithARateNoClientThinksBeforeItArrives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
-		})
-		time.Sleep(990 * time.Millisecond)
-		if m := r.Metrics(); m.Arrivals != 10 || m.LateArrivals != 0 || m.Backlog != 0 {
-			t.Errorf("%d arrivals, %d of them late, %d without a client", m.Arrivals, m.LateArrivals, m.Backlog)
-		}
-	})
+	m := after(t, Scenario{
+		Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
+	}, 990*time.Millisecond)[0]
+	check.True(t, m.Arrivals == 10 && m.LateArrivals == 0 && m.Backlog == 0,
+		"%d arrivals, %d of them late, %d without a client", m.Arrivals, m.LateArrivals, m.Backlog)
 }
 
 func TestALeavingClientDoesNotThinkFirst(t *testing.T) {

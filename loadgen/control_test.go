@@ -98,20 +98,12 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 }
 
 func TestACrashedClientIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
-			Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
-		})
-		time.Sleep(8 * time.Second)
-		if m := r.Metrics(); m.Clients.Dead != 1 || m.Abandoned != 1 || m.Violations.Overlap.Count != 0 {
-			t.Fatalf("%d dead, %d abandoned", m.Clients.Dead, m.Abandoned)
-		}
-		before := r.Metrics().Acquired
-		time.Sleep(20 * time.Second)
-		m := r.Metrics()
-		check.True(t, m.Clients.Dead == 0 && m.Acquired >= before+3, "%d dead, %d more acquired", m.Clients.Dead, m.Acquired-before)
-	})
+	m := after(t, Scenario{
+		Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
+		Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
+	}, 8*time.Second, 20*time.Second)
+	check.True(t, m[0].Clients.Dead == 1 && m[0].Abandoned == 1 && m[0].Violations.Overlap.Count == 0, "%d dead, %d abandoned", m[0].Clients.Dead, m[0].Abandoned)
+	check.True(t, m[1].Clients.Dead == 0 && m[1].Acquired >= m[0].Acquired+3, "%d dead, %d more acquired", m[1].Clients.Dead, m[1].Acquired-m[0].Acquired)
 }
 
 func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
@@ -155,17 +147,13 @@ func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
 	}
 }
 
+// The holds begin at 0 and 10 s, each second from 20 to 40 s, and then every 10 s.
 func TestAGreedyClientComesBackAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9 * time.Second),
-			Faults: []Fault{{At: 15 * time.Second, Kind: Greedy, For: 20 * time.Second}},
-		})
-		time.Sleep(60 * time.Second)
-		// The holds begin at 0 and 10 s, each second from 20 to 40 s, and then
-		// every 10 s.
-		check.Between(t, r.Metrics().Acquired, 22, 25, "holds")
-	})
+	m := after(t, Scenario{
+		Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9 * time.Second),
+		Faults: []Fault{{At: 15 * time.Second, Kind: Greedy, For: 20 * time.Second}},
+	}, 60*time.Second)[0]
+	check.Between(t, m.Acquired, 22, 25, "holds")
 }
 
 func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
@@ -298,25 +286,19 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 	})
 }
 
+// Ten clients arrive together and hold for 1 s each, so the first round waits for up to 9 s. From then on each client
+// returns 9.1 s after its release, and waits for 0 s.
 func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// Ten clients arrive together and hold for 1 s each, so the first round
-		// waits for up to 9 s. From then on each client returns 9.1 s after its
-		// release, and waits for 0 s.
-		r := started(t, piped(t), Scenario{
-			Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9100 * time.Millisecond),
-			Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
-		})
-		<-r.Done()
-		m := summed(t, r)
-		check.True(t, m.Elapsed >= 59*time.Second && m.Elapsed <= 61*time.Second && len(m.Seconds) <= 62,
-			"the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
-		check.True(t, m.Latency.Wait.Max <= time.Second && m.Fairness.Starved <= time.Second,
-			"the waits of the warm-up count: %+v", m.Latency.Wait)
-		if m.Acquired < 57 || m.Acquired > 63 || m.CommandsPerHold() > 8 || m.Utilisation < 0.9 {
-			t.Errorf("%d acquired in 60 s, %.1f commands a hold, held %.2f of the time", m.Acquired, m.CommandsPerHold(), m.Utilisation)
-		}
-	})
+	m := after(t, Scenario{
+		Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9100 * time.Millisecond),
+		Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
+	})[0]
+	check.True(t, m.Elapsed >= 59*time.Second && m.Elapsed <= 61*time.Second && len(m.Seconds) <= 62,
+		"the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
+	check.True(t, m.Latency.Wait.Max <= time.Second && m.Fairness.Starved <= time.Second,
+		"the waits of the warm-up count: %+v", m.Latency.Wait)
+	check.False(t, m.Acquired < 57 || m.Acquired > 63 || m.CommandsPerHold() > 8 || m.Utilisation < 0.9,
+		"%d acquired in 60 s, %.1f commands a hold, held %.2f of the time", m.Acquired, m.CommandsPerHold(), m.Utilisation)
 }
 
 func TestAStageChangesClientsAndRateOrLeavesThemAlone(t *testing.T) {

@@ -33,42 +33,12 @@ func TestSameSeedSameChoices(t *testing.T) {
 	}
 }
 
-func TestEveryKeyIsChosen(t *testing.T) {
-	seen := make([]int, 5)
-	for _, c := range take(5000, Scenario{Keys: Keys{N: 5}, Seed: 1}.WithDefaults(), 0) {
-		seen[c.key]++
-	}
-	for key, n := range seen {
-		check.Between(t, n, 900, 1100, "choices of key %d in 5000", key)
-	}
-}
-
 func TestConstantIsConstant(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
 		got := (Const(time.Second)).draw(r)
 		check.Require(t, got == time.Second, "drew %s", got)
 	}
-}
-
-func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
-	const n = 100_000
-	d := Exp(20 * time.Millisecond)
-	r := rand.New(rand.NewPCG(1, 2))
-	var sum time.Duration
-	above := 0
-	for range n {
-		got := d.draw(r)
-		check.Require(t, got >= 0, "drew %s", got)
-		sum += got
-		if got > 3*d.Mean {
-			above++
-		}
-	}
-	check.Between(t, sum/n, 19800*time.Microsecond, 20200*time.Microsecond, "mean")
-	// A share of e⁻³ of an exponential distribution is above three times its
-	// mean.
-	check.Between(t, above, 4800, 5160, "draws of %d above three times the mean", n)
 }
 
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -112,20 +111,15 @@ func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 
 // A loss after a freeze is explained, and every report says so.
 func TestTheVerdictSaysWhatWasExplained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 3, Keys: Keys{N: 1}, Seed: 1, Hold: Const(500 * time.Millisecond), Think: Const(10 * time.Millisecond), Lock: Lock{TTL: time.Second},
-			Faults: []Fault{{At: time.Second, Kind: Freeze, Client: 1, For: 3 * time.Second}}, Duration: 10 * time.Second,
-		})
-		<-r.Done()
-		m := r.Metrics()
-		want := oracle.Explained{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: 1, Client: "client-1", Clients: 1}
-		if len(m.Violations.Explained) == 1 {
-			want.Why = m.Violations.Explained[0].Why
-		}
-		check.True(t, len(m.Violations.Explained) == 1 && m.Violations.Explained[0] == want && want.Why != "",
-			"explained: %+v", m.Violations.Explained)
-		v := m.Verdict(r.Scenario())
-		check.True(t, v.Safe && strings.Contains(v.Text, "1 suspect explained: 1 lost lease (freeze of client-1)."), "%t: %s", v.Safe, v.Text)
-	})
+	s := Scenario{
+		Clients: 3, Keys: Keys{N: 1}, Seed: 1, Hold: Const(500 * time.Millisecond), Think: Const(10 * time.Millisecond), Lock: Lock{TTL: time.Second},
+		Faults: []Fault{{At: time.Second, Kind: Freeze, Client: 1, For: 3 * time.Second}}, Duration: 10 * time.Second,
+	}
+	m := after(t, s)[0]
+	want := oracle.Explained{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: 1, Client: "client-1", Clients: 1}
+	check.Require(t, len(m.Violations.Explained) == 1, "explained: %+v", m.Violations.Explained)
+	want.Why = m.Violations.Explained[0].Why
+	check.True(t, m.Violations.Explained[0] == want && want.Why != "", "explained: %+v", m.Violations.Explained)
+	v := m.Verdict(s.WithDefaults())
+	check.True(t, v.Safe && strings.Contains(v.Text, "1 suspect explained: 1 lost lease (freeze of client-1)."), "%t: %s", v.Safe, v.Text)
 }

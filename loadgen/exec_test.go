@@ -35,7 +35,7 @@ func init() {
 	if kind == "" {
 		return
 	}
-	open, openSession, renew, out := open, open, Renew{}, io.Writer(os.Stdout)
+	open, renew, out := open, Renew{}, io.Writer(os.Stdout)
 	switch kind {
 	case "extends": // but does not renew
 		kind, renew = Mutex, Renew{Off: true}
@@ -55,10 +55,7 @@ func init() {
 		})
 		kind = Mutex
 	case "hides-loss":
-		kind, open = Mutex, func(o sessionConfig) (session, error) {
-			inner, err := openSession(o)
-			return hidesLoss{inner}, err
-		}
+		kind, open = Mutex, openWrapped(func(l lease) lease { return silentLease{l} })
 	case "later-garbage", "later-flood", "later-unknown-id", "later-twice", "later-hang", "later-fork":
 		out, kind = &misbehaving{Writer: out, how: strings.TrimPrefix(string(kind), "later-")}, Mutex
 	case "garbage":
@@ -121,19 +118,7 @@ func (s ownKeys) lock(ctx context.Context, keys []string, shared bool) (lease, e
 	return s.session.lock(ctx, []string{"mutex:" + keys[0]}, shared)
 }
 
-// hidesLoss is a session of a library whose release does not say that the lock was lost.
-type hidesLoss struct{ session }
-
-func (s hidesLoss) as(id clientIdentity) session { return hidesLoss{s.session.as(id)} }
-
-func (s hidesLoss) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	l, err := s.session.lock(ctx, keys, shared)
-	if err != nil {
-		return nil, err
-	}
-	return silentLease{l}, nil
-}
-
+// silentLease is a lease of a library whose release does not say that the lock was lost.
 type silentLease struct{ lease }
 
 func (l silentLease) Context() context.Context { return context.Background() }
@@ -169,33 +154,6 @@ func raced(t *testing.T, s Scenario) Metrics {
 	checkNoKeys(t, rdb)
 	checkNoProcess(t)
 	return m
-}
-
-func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
-	testtier.Long(t, "it runs loads of client processes under faults")
-	for _, kind := range []Kind{Mutex, Fair} {
-		t.Run(string(kind), func(t *testing.T) {
-			s := Scenario{
-				Lock: process(kind, 500*time.Millisecond), Clients: 6, Keys: Keys{N: 1},
-				Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 5 * time.Second, Seed: 1,
-				Faults: []Fault{
-					{At: 300 * time.Millisecond, Kind: Crash, Client: 1, For: 300 * time.Millisecond},
-					{At: time.Second, Kind: Freeze, Client: 2, For: 900 * time.Millisecond},
-					{At: 1500 * time.Millisecond, Kind: Slow, Client: 3, Delay: 5 * time.Millisecond, Jitter: time.Millisecond, For: time.Second},
-					{At: 2 * time.Second, Kind: Partition, Client: 4, For: 900 * time.Millisecond},
-					{At: 3 * time.Second, Kind: DropReplies, Client: 5, For: 900 * time.Millisecond},
-				},
-			}
-			m := raced(t, s)
-			check.AtLeast(t, m.Acquired, 50, "acquired: %s", m.LastErr)
-			check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.Broken() == 0, "violations: %+v", m.Violations)
-			for _, f := range m.Faults {
-				check.Equal(t, f.Struck, 1, "%v", f)
-			}
-			check.Equal(t, m.Library, "locktop "+string(kind), "the library")
-			check.True(t, m.Cost.Commands != 0, "no command was counted")
-		})
-	}
 }
 
 func TestARedlockAsAClientProcess(t *testing.T) {
@@ -278,6 +236,17 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 		"%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
 }
 
+// scripted returns the lease of a client process that is a script. The process ends with the test.
+func scripted(t *testing.T, l Lock, depth int) *execLease {
+	l.Kind = Exec
+	s := &execSession{
+		config: sessionConfig{scenario: Scenario{Lock: l, Depth: depth}, network: newNetwork(new(atomic.Int64))},
+		id:     clientIdentity{owner: "client-1"},
+	}
+	t.Cleanup(func() { check.ErrorIs(t, s.close(), nil) })
+	return check.Must(s.lock(t.Context(), []string{"k"}, false))(t).(*execLease)
+}
+
 // A client that reports a loss has lost the lock, whatever its release says, and the hold is
 // not a released one. The client is a script.
 func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
@@ -285,30 +254,20 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 		script := `read x; echo '{"ok":true,"name":"a script","renews":true,"tells":true}'
 			read x; echo '{"id":1,"ok":true,"token":"t","valid_ms":60000}'; echo '` + event + `' | grep lost
 			read x; echo '{"id":2,"ok":true}'; read x`
-		s := &execSession{
-			config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: script, TTL: time.Minute}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
-			id:     clientIdentity{owner: "client-1"},
-		}
-		l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
+		l := scripted(t, Lock{Exec: script, TTL: time.Minute}, 1)
 		if !kept {
 			<-l.Context().Done()
 		}
-		check.Equal(t, l.(*execLease).kept(), kept, "%q: kept", event)
+		check.Equal(t, l.kept(), kept, "%q: kept", event)
 		check.ErrorIs(t, l.Unlock(t.Context()), nil)
-		check.ErrorIs(t, s.close(), nil)
 	}
 }
 
 // A client process that does not renew has kept its lock until the latest end of its lease.
 func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 	t.Parallel()
-	s := &execSession{
-		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
-			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
-		id: clientIdentity{owner: "client-1"},
-	}
-	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
-	e := l.(*execLease)
+	e := scripted(t, Lock{TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
+			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, 1)
 	for over := false; !over; time.Sleep(time.Millisecond) {
 		over = !time.Now().Before(e.Latest())
 		if kept := e.kept(); kept && over || !kept && time.Now().Before(e.Latest()) {
@@ -316,21 +275,15 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 		}
 	}
 	check.True(t, e.Latest().After(e.Deadline()), "it has no leeway")
-	check.ErrorIs(t, s.close(), nil)
 }
 
 // A client process that locks twice: its first lease is that of the first reply.
 func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
-	s := &execSession{
-		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: `read x; echo '{"ok":true,"name":"a script","renews":true}'
+	l := scripted(t, Lock{Exec: `read x; echo '{"ok":true,"name":"a script","renews":true}'
 			read x; echo '{"id":1,"ok":true,"token":"a","valid_ms":59000}'
-			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, Depth: 2}, network: newNetwork(new(atomic.Int64))},
-		id: clientIdentity{owner: "client-1"},
-	}
-	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
-	first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute)
+			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, 2)
+	first, want := l.first(), l.Deadline().Add(-time.Minute)
 	check.True(t, first.Equal(want), "it began %s after its lease", first.Sub(want))
-	check.ErrorIs(t, s.close(), nil)
 }
 
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {

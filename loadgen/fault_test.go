@@ -69,20 +69,12 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 }
 
 func TestAFaultMayOutliveItsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb, _ := connectOver(t)
-		r := started(t, rdb, Scenario{
-			Clients: 1, Keys: Keys{N: 1}, Seed: 1, Hold: Const(time.Second), Think: Const(time.Second),
-			Faults: []Fault{
-				{Kind: Slow, Delay: time.Millisecond, For: 20 * time.Second},
-				{At: 5 * time.Second, Kind: Crash, For: 5 * time.Second},
-			},
-		})
-		time.Sleep(30 * time.Second)
-		m := r.Metrics()
-		check.True(t, m.Clients.Dead == 0 && m.Abandoned == 1, "it did not crash and come back: %+v", m)
-		check.ErrorIs(t, r.Stop(), nil)
-	})
+	m := after(t, Scenario{
+		Clients: 1, Keys: Keys{N: 1}, Seed: 1, Hold: Const(time.Second), Think: Const(time.Second), Faults: []Fault{
+			{Kind: Slow, Delay: time.Millisecond, For: 20 * time.Second}, {At: 5 * time.Second, Kind: Crash, For: 5 * time.Second},
+		},
+	}, 30*time.Second)[0]
+	check.True(t, m.Clients.Dead == 0 && m.Abandoned == 1, "it did not crash and come back: %+v", m)
 }
 
 // A client that deletes another's lock does not change the fence counter, so

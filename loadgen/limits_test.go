@@ -30,6 +30,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		within []Scenario
 		beyond []Scenario
 	}{
+		{"nothing", []Scenario{{}}, nil},
 		{"clients", []Scenario{{Clients: 1}, {Clients: 100_000}}, []Scenario{{Clients: -1}, {Clients: 100_001}}},
 		{"rate", []Scenario{{Rate: 0.001}, {Rate: 100_000}}, []Scenario{{Rate: -0.5}, {Rate: 100_000.5}}},
 		{"arrivals", []Scenario{{Arrivals: Even}, {Arrivals: Poisson}}, []Scenario{{Arrivals: "odd"}}},
@@ -95,7 +96,8 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			"fault",
 			[]Scenario{
 				fault(Fault{Kind: Crash, At: day, For: day, Clients: 100_000}), fault(Fault{Kind: Crash, Client: 100_100_000}), fault(Fault{Kind: Crash, Agent: 1000}), fault(Fault{Kind: Pause, For: 1}),
-				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}),
+				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}), fault(Fault{Kind: Pause, Node: 1, For: time.Second}), // there is only this node
+				{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 			},
 			[]Scenario{
 				fault(Fault{Kind: "odd"}), fault(Fault{Kind: Crash, At: day + 1}), fault(Fault{Kind: Crash, At: -1}), fault(Fault{Kind: Crash, For: -1}), fault(Fault{Kind: Crash, For: day + 1}),
@@ -128,6 +130,16 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 	golden.Check(t, "refusals.txt", said.String())
 }
 
+// striking returns a scenario in which a fault strikes client 2 after a second.
+func striking(f Fault) Scenario {
+	f.At, f.Client = time.Second, 2
+	s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(50 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
+	if f.Kind == Skew {
+		s.Lock.Kind = "classic/getset"
+	}
+	return s
+}
+
 // A fault without a duration lasts until the end of the run.
 func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	for _, f := range []Fault{
@@ -135,12 +147,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(50 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
-				s.Faults[0].At, s.Faults[0].Client = time.Second, 2
-				if f.Kind == Skew {
-					s.Lock.Kind = "classic/getset"
-				}
-				r := started(t, piped(t), s)
+				r := started(t, piped(t), striking(f))
 				time.Sleep(10 * time.Second)
 				for _, e := range r.Events(0) {
 					check.True(t, (e.Kind != FaultBegan || e.Client == 2) && e.Kind != FaultEnded, "%s of client %d", e.Kind, e.Client)
@@ -162,12 +169,8 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(50 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
-				s.Faults[0].At, s.Faults[0].Client, s.Faults[0].For = time.Second, 2, 10*time.Second
-				if f.Kind == Skew {
-					s.Lock.Kind = "classic/getset"
-				}
-				r := started(t, piped(t), s)
+				f.For = 10 * time.Second
+				r := started(t, piped(t), striking(f))
 				time.Sleep(20 * time.Second)
 				var began time.Time
 				for _, e := range r.Events(0) {
@@ -188,23 +191,17 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	}
 }
 
-// A writer excludes all others and a reader excludes only writers, also for the
-// historic kinds.
+// A writer excludes all others and a reader excludes only writers, also for the historic kinds.
 func TestOnlyReadersAreLetInTogether(t *testing.T) {
 	for _, kind := range []Kind{RW, "classic/two-key-rw", "classic/stamp-rw"} {
 		for _, reads := range []float64{0, 1} {
-			synctest.Test(t, func(t *testing.T) {
-				r := started(t, piped(t), Scenario{
-					Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(100 * time.Millisecond),
-				})
-				time.Sleep(time.Second - time.Millisecond) // the hold that begins at 1 s is not counted
-				m := r.Metrics()
-				if most := int64(10); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
-					t.Errorf("%s, reads %g: %d holds of 100 ms in 1 s", kind, reads, m.Acquired)
-				}
-				check.True(t, m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count <= 0, "%s, reads %g: %+v", kind, reads, m.Violations.Overlap)
-				stop(t, r)
-			})
+			m := after(t, Scenario{
+				Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(100 * time.Millisecond),
+			}, time.Second-time.Millisecond)[0] // the hold that begins at 1 s is not counted
+			const most = 10
+			check.False(t, reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most,
+				"%s, reads %g: %d holds of 100 ms in 1 s", kind, reads, m.Acquired)
+			check.True(t, m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count <= 0, "%s, reads %g: %+v", kind, reads, m.Violations.Overlap)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,23 @@ func running(t testing.TB, r *Run) *Run {
 	})
 	check.NoError(t, r.Start())
 	return r
+}
+
+// after returns the figures of a run in fake time after each of the pauses, or at its end if there are none.
+func after(t *testing.T, s Scenario, pauses ...time.Duration) (all []Metrics) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), s)
+		for _, pause := range pauses {
+			time.Sleep(pause)
+			all = append(all, summed(t, r))
+		}
+		if len(pauses) == 0 {
+			<-r.Done()
+			all = append(all, summed(t, r))
+		}
+	})
+	return all
 }
 
 func stop(t testing.TB, r *Run) {

@@ -1,35 +1,11 @@
 package loadgen
 
 import (
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
 )
-
-func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	h := newHistogram()
-	all := make([]time.Duration, 10_000)
-	for i := range all {
-		all[i] = 5*time.Microsecond + Exp(30*time.Millisecond).draw(r)
-		h.add(all[i])
-	}
-	slices.Sort(all)
-	got := h.latency()
-	for _, p := range []struct {
-		name      string
-		got, want time.Duration
-	}{
-		{"p50", got.P50, all[4999]},
-		{"p99", got.P99, all[9899]},
-	} {
-		check.Between(t, p.got, p.want-p.want/100, p.want+p.want/100, "%s", p.name)
-	}
-	check.Equal(t, got.Max, all[9999], "max =")
-}
 
 func TestNoPercentileIsAboveTheMaximum(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, 700, 12345, time.Second, 3 * time.Hour} {

@@ -37,16 +37,6 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	checkNoKeys(t, rdb)
 }
 
-func TestLockWithoutNXIsCaught(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
-	r := check.Must(newRun(Servers{Redis: rdb}, busy, openNoNX(rdb)))(t)
-	running(t, r)
-	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
-	check.True(t, m.Violations.Overlap.Longest > 0, "overlaps without a length: %+v", m.Violations.Overlap)
-	stop(t, r)
-	summed(t, r)
-}
-
 func TestSumsAgreeInAllMetrics(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
@@ -198,29 +188,16 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 }
 
 func TestLostLeaseEndsTheWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 1, Lock: Lock{TTL: time.Second, Renew: Renew{Off: true}}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
-		})
-		time.Sleep(900 * time.Millisecond)
-		if m := r.Metrics(); m.Clients.Holding != 1 {
-			t.Fatalf("should hold: %+v", m)
-		}
-		time.Sleep(200 * time.Millisecond)
-		m := summed(t, r)
-		check.True(t, m.Expired == 1 && m.Released == 0 && m.Clients.Holding == 0 && m.LastErr == "", "got %+v", m)
-	})
+	m := after(t, Scenario{
+		Clients: 1, Lock: Lock{TTL: time.Second, Renew: Renew{Off: true}}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
+	}, 900*time.Millisecond, 200*time.Millisecond)
+	check.Equal(t, m[0].Clients.Holding, 1, "should hold")
+	check.True(t, m[1].Expired == 1 && m[1].Released == 0 && m[1].Clients.Holding == 0 && m[1].LastErr == "", "got %+v", m[1])
 }
 
 func TestRenewedLeaseIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
-		})
-		time.Sleep(11 * time.Second)
-		m := r.Metrics()
-		check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
-	})
+	m := after(t, Scenario{Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour)}, 11*time.Second)[0]
+	check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
 }
 
 func TestStolenLeaseIsLost(t *testing.T) {
@@ -264,37 +241,25 @@ func TestWrongTypeIsAnError(t *testing.T) {
 }
 
 func TestSecondsAddUpToTheWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 3, Keys: Keys{N: 1}, Seed: 9, Hold: Exp(400 * time.Millisecond), Think: Exp(800 * time.Millisecond),
-		})
-		time.Sleep(90*time.Second + 500*time.Millisecond)
-		m := r.Metrics()
-		var sum int64
-		worst := time.Duration(0)
-		for _, s := range m.Seconds {
-			sum += s.Acquired
-			worst = max(worst, s.Wait.Max)
-		}
-		check.True(t, sum == m.Acquired && sum >= 100 && worst == m.Latency.Wait.Max,
-			"seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
-		check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
-		time.Sleep(60 * time.Second)
-		check.Equal(t, len(r.Metrics().Seconds), HistorySeconds, "seconds after 150 s")
-	})
+	all := after(t, Scenario{
+		Clients: 3, Keys: Keys{N: 1}, Seed: 9, Hold: Exp(400 * time.Millisecond), Think: Exp(800 * time.Millisecond),
+	}, 90*time.Second+500*time.Millisecond, 60*time.Second)
+	var sum int64
+	m, worst := all[0], time.Duration(0)
+	for _, s := range m.Seconds {
+		sum += s.Acquired
+		worst = max(worst, s.Wait.Max)
+	}
+	check.True(t, sum == m.Acquired && sum >= 100 && worst == m.Latency.Wait.Max,
+		"seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
+	check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
+	check.Equal(t, len(all[1].Seconds), HistorySeconds, "seconds after 150 s")
 }
 
+// The first client holds for 3 s. The other arrives 1 s later and waits for 2 s.
 func TestWaitIsTimedFromTheArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// The first client holds for 3 s. The other arrives 1 s later and waits
-		// for 2 s.
-		r := started(t, piped(t), Scenario{
-			Clients: 2, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(2 * time.Second),
-		})
-		time.Sleep(4 * time.Second)
-		m := r.Metrics()
-		check.True(t, m.Acquired == 2 && m.Latency.Wait.Max >= 2*time.Second && m.Latency.Wait.Max <= 2100*time.Millisecond, "got %+v", m)
-	})
+	m := after(t, Scenario{Clients: 2, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(2 * time.Second)}, 4*time.Second)[0]
+	check.True(t, m.Acquired == 2 && m.Latency.Wait.Max >= 2*time.Second && m.Latency.Wait.Max <= 2100*time.Millisecond, "got %+v", m)
 }
 
 func TestRestartBeginsNewFigures(t *testing.T) {
@@ -350,19 +315,6 @@ func TestAllMethodsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-func TestClientsAreCapped(t *testing.T) {
-	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{}))(t)
-	for asked, want := range map[int]int{-5: 0, 0: 0, 12: 12, MaxClients + 1: MaxClients, 1 << 40: MaxClients} {
-		r.SetClients(asked)
-		check.Equal(t, r.Scenario().Clients, want, "asked for %d", asked)
-	}
-}
-
-func TestAnInvalidScenarioIsRefused(t *testing.T) {
-	_, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}})
-	check.True(t, err != nil, "accepted")
 }
 
 // SetClients sets the number of clients, 0 to MaxClients, for now and for the next

@@ -54,17 +54,12 @@ func TestANewRateMovesTheArrivalsThatAreNotDueYet(t *testing.T) {
 	})
 }
 
+// One client, 3 s of work, one arrival per second: the second arrival waits 2 s for a client, the third 4 s.
 func TestALateArrivalIsTimedFromWhenItWasDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// One client, 3 s of work, one arrival per second: the second arrival
-		// waits 2 s for a client, the third 4 s.
-		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(3 * time.Second)})
-		time.Sleep(7 * time.Second)
-		m := summed(t, r)
-		check.True(t, m.Acquired == 3 && m.LateArrivals == 2 && m.Backlog == 5,
-			"%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
-		check.Between(t, m.Latency.Wait.Max, 4*time.Second, 4100*time.Millisecond, "longest wait")
-	})
+	m := after(t, Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(3 * time.Second)}, 7*time.Second)[0]
+	check.True(t, m.Acquired == 3 && m.LateArrivals == 2 && m.Backlog == 5,
+		"%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
+	check.Between(t, m.Latency.Wait.Max, 4*time.Second, 4100*time.Millisecond, "longest wait")
 }
 
 func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {

@@ -57,6 +57,14 @@ func add(t *testing.T, m *Merger, agent int, s Snapshot) {
 	check.NoError(t, m.Add(agent, s))
 }
 
+// addTo adds a snapshot of each run.
+func (j *joined) addTo(t *testing.T, m *Merger) {
+	t.Helper()
+	for i, r := range j.runs {
+		add(t, m, i+1, sent(t, r))
+	}
+}
+
 // The figures of several runs, merged every second, are those of all their clients.
 func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,9 +76,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 		var m Merger
 		for range 6 {
 			time.Sleep(time.Second)
-			for i, r := range all.runs {
-				add(t, &m, i+1, sent(t, r))
-			}
+			all.addTo(t, &m)
 			merged := m.Metrics()
 			checkSums(t, merged)
 			check.True(t, merged.Running && merged.Clients.Total == 10 && len(merged.Seconds) == int(merged.Elapsed/time.Second)+1,
@@ -80,9 +86,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 			stop(t, r)
 		}
 		time.Sleep(time.Second)
-		for i, r := range all.runs {
-			add(t, &m, i+1, sent(t, r))
-		}
+		all.addTo(t, &m)
 		got := m.Metrics()
 		checkSums(t, got)
 
@@ -141,9 +145,7 @@ func TestTheClientsOfALostAgentHaveCrashed(t *testing.T) {
 		var m Merger
 		m.Lost(2) // before its first snapshot
 		time.Sleep(2*time.Second + 50*time.Millisecond)
-		for i, r := range all.runs {
-			add(t, &m, i+1, sent(t, r))
-		}
+		all.addTo(t, &m)
 		before, two := m.Metrics(), m.Of(2)
 		check.Require(t, two.Clients.Waiting != 0, "no client of agent 2 waits: %+v", two.Clients)
 		m.Lost(2)
@@ -192,16 +194,12 @@ func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 		var m Merger
 		for range 6 {
 			time.Sleep(time.Second + time.Millisecond)
-			for i, r := range all.runs {
-				add(t, &m, i+1, sent(t, r))
-			}
+			all.addTo(t, &m)
 		}
 		for _, r := range all.runs {
 			<-r.Done()
 		}
-		for i, r := range all.runs {
-			add(t, &m, i+1, sent(t, r))
-		}
+		all.addTo(t, &m)
 		got, sum := m.Metrics(), int64(0)
 		checkSums(t, got)
 		for _, s := range got.Seconds {
@@ -218,9 +216,7 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(50 * time.Millisecond), Think: Const(50 * time.Millisecond)})
 		var m Merger
 		time.Sleep(2500 * time.Millisecond)
-		for i, r := range all.runs {
-			add(t, &m, i+1, sent(t, r))
-		}
+		all.addTo(t, &m)
 		before := m.Metrics()
 		time.Sleep(time.Second)
 		newer := sent(t, all.runs[0])
