@@ -81,30 +81,22 @@ func testProof(t *testing.T, limit int) {
 }
 
 func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
-	var h History
-	for i, interval := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
+	for want, c := range map[string]struct {
+		limit int
+		holds [][2]int
+	}{
+		"the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms":                       {1, [][2]int{{10, 20}, {30, 50}, {40, 60}}},
+		"the history of 4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms": {2, [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}}},
+	} {
+		var h History
+		section := &criticalSection{name: "k", limit: c.limit}
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
-		v := &Occupancy{participant: Participant{Client: i}, section: &criticalSection{name: "k"}, lease: always{}}
-		h.Acquired(v, at(interval[0]), at(interval[0]))
-		h.Ended(v, at(interval[1]), at(interval[1]), true)
-	}
-	p := h.Prove(time.Minute)
-	want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"
-	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
-}
-
-func TestAViolationOfTheLimitIsNamed(t *testing.T) {
-	var h History
-	section := &criticalSection{name: "k", limit: 2}
-	for i, interval := range [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}} {
-		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
-		v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
-		h.Acquired(v, at(interval[0]), at(interval[0]))
-		h.Ended(v, at(interval[1]), at(interval[1]), true)
-	}
-	p := h.Prove(time.Minute)
-	if want := "the history of 4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms"; p.String() != want {
-		t.Errorf("got  %s\nwant %s", p, want)
+		for i, hold := range c.holds {
+			v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
+			h.Acquired(v, at(hold[0]), at(hold[0]))
+			h.Ended(v, at(hold[1]), at(hold[1]), true)
+		}
+		check.Equal(t, h.Prove(time.Minute).String(), want)
 	}
 }
 

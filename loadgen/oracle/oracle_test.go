@@ -102,36 +102,23 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 	us := time.Microsecond
 	for _, c := range []struct {
 		name    string
-		history []interval
-		want    overlaps
-	}{
-		{"no holds", nil, overlaps{}},
-		{"one after the other", []interval{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, overlaps{}},
-		{"50 µs", []interval{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
-		{"1 µs", []interval{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, overlaps{1, us}},
-		{"one inside another", []interval{{0, 0, 1000, 0}, {0, 400, 500, 0}}, overlaps{1, 100 * us}},
-		{"three at once", []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{2, 800 * us}},
-		{"two and two", []interval{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, overlaps{2, 10 * us}},
-		{"different keys", []interval{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, overlaps{}},
-		{"work past an expired lease", []interval{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, overlaps{}},
-		{"granted 50 µs before the lease was over", []interval{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
-		{"the second lease is over first", []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
-		{"a reply after the end of its lease", []interval{{0, 0, 5000, 0}, {0, 1000, 2000, 900}}, overlaps{}},
-		{"an expired one in front of a good one", []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
-	} {
-		check.Equal(t, replay(c.history, 1), c.want, "%s", c.name)
-		check.Equal(t, bruteForce(c.history, 1), c.want, "%s: the test itself is wrong", c.name)
-	}
-}
-
-func TestAsManyAsTheLimitMayBeInside(t *testing.T) {
-	us := time.Microsecond
-	for _, c := range []struct {
-		name    string
 		limit   int
 		history []interval
 		want    overlaps
 	}{
+		{"no holds", 1, nil, overlaps{}},
+		{"one after the other", 1, []interval{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, overlaps{}},
+		{"50 µs", 1, []interval{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
+		{"1 µs", 1, []interval{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, overlaps{1, us}},
+		{"one inside another", 1, []interval{{0, 0, 1000, 0}, {0, 400, 500, 0}}, overlaps{1, 100 * us}},
+		{"three at once", 1, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{2, 800 * us}},
+		{"two and two", 1, []interval{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, overlaps{2, 10 * us}},
+		{"different keys", 1, []interval{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, overlaps{}},
+		{"work past an expired lease", 1, []interval{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, overlaps{}},
+		{"granted 50 µs before the lease was over", 1, []interval{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
+		{"the second lease is over first", 1, []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
+		{"a reply after the end of its lease", 1, []interval{{0, 0, 5000, 0}, {0, 1000, 2000, 900}}, overlaps{}},
+		{"an expired one in front of a good one", 1, []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
 		{"two of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 901, 1200, 0}, {0, 1001, 1100, 0}}, overlaps{}},
 		{"a third of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 600 * us}},
 		{"a third beside one whose lease is over", 2, []interval{{0, 0, 1000, 150}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{}},
@@ -190,21 +177,6 @@ func unambiguous(history []interval) []interval {
 	})
 }
 
-func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
-	clock := &clock{time.Unix(0, 0)}
-	good := leaseUntil{clock, time.Unix(1000, 0)}
-	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
-	o.Enter(0, Participant{}, good, time.Unix(0, 0))
-	check.Equal(t, overlapsOf(o), overlaps{}, "one client alone")
-	second := o.Enter(0, Participant{}, good, time.Unix(10, 0))
-	got, want := overlapsOf(o), (overlaps{1, 0})
-	check.True(t, got == want, "got %v, want %v", got, want)
-	o.Leave(second, time.Unix(13, 0))
-	if got, want := overlapsOf(o), (overlaps{1, 3 * time.Second}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 // always is a lease without an end.
 type always struct{}
 
@@ -242,9 +214,21 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 }
 
 func BenchmarkOracle(b *testing.B) {
-	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
-	for b.Loop() {
-		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
+	for _, c := range []struct {
+		name          string
+		limit, inside int
+	}{{"alone", 1, 0}, {"a semaphore", 10, 9}, {"a lock so broken that a thousand are inside", 1, 1000}} {
+		b.Run(c.name, func(b *testing.B) {
+			o := New(Config{Keys: make([]string, 1), Limit: c.limit, Patience: time.Hour})
+			for range c.inside {
+				o.Enter(0, Participant{}, always{}, time.Now())
+			}
+			for b.Loop() {
+				o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
+			}
+			v := o.Violations(time.Now())
+			check.True(b, (v.Harm() > 0) == (c.inside >= c.limit), "%v", v)
+		})
 	}
 }
 
@@ -255,40 +239,4 @@ func BenchmarkOracleOneKeyFromAllGoroutines(b *testing.B) {
 			o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 		}
 	})
-}
-
-func BenchmarkOracleOfASemaphore(b *testing.B) {
-	const limit = 10
-	o := New(Config{Keys: make([]string, 1), Limit: limit, Patience: time.Hour})
-	for range limit - 1 {
-		o.Enter(0, Participant{}, always{}, time.Now())
-	}
-	for b.Loop() {
-		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
-	}
-	v := o.Violations(time.Now())
-	check.True(b, v.Harm() <= 0, "%v", v)
-}
-
-// The lock is so broken that a thousand clients are inside all the time.
-func BenchmarkOracleWithThousandInside(b *testing.B) {
-	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
-	for range 1000 {
-		o.Enter(0, Participant{}, always{}, time.Now())
-	}
-	for b.Loop() {
-		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
-	}
-}
-
-// Every violation is passed to the callback. Evidence is kept only for the
-// first ones of a kind.
-func TestTheOracleReportsEveryViolation(t *testing.T) {
-	reported := 0
-	o := New(Config{Keys: []string{"k"}, Patience: time.Second, Report: func(Evidence) { reported++ }})
-	for range maxEvidence + 5 {
-		o.keep(nil, Evidence{Violation: Overlapped, Key: "k"})
-	}
-	check.True(t, reported == maxEvidence+5 && len(o.evidence[Overlapped]) == maxEvidence,
-		"%d were reported, %d are kept", reported, len(o.evidence[Overlapped]))
 }
