@@ -42,13 +42,19 @@ func openDir(t testing.TB, dir string) *Reader {
 func recordDir(t *testing.T, all []keyspace.Snapshot) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "box")
-	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
+	recordIn(t, dir, DirOptions{Tokens: true}, all)
+	return dir
+}
+
+// recordIn records snapshots in a directory, which must not be reported on.
+func recordIn(t *testing.T, dir string, o DirOptions, all []keyspace.Snapshot) {
+	t.Helper()
+	w, reports := newDirWriter(t, dir, o)
 	for _, s := range all {
 		w.Add(s)
 	}
 	err := w.Close()
 	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
-	return dir
 }
 
 // hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
@@ -149,13 +155,8 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 }
 
 func TestTokensAreNotRecordedUnasked(t *testing.T) {
-	dir := t.TempDir()
-	w, _ := newDirWriter(t, dir, DirOptions{})
-	all := hour()[:30]
-	for _, s := range all {
-		w.Add(s)
-	}
-	check.NoError(t, w.Close())
+	dir, all := t.TempDir(), hour()[:30]
+	recordIn(t, dir, DirOptions{}, all)
 	r := openDir(t, dir)
 	text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At))
 	check.True(t, !strings.Contains(text, "secret") && strings.Contains(text, "redacted-"), "there are tokens in %.300s", text)
@@ -175,11 +176,7 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	t.Parallel()
 	all := hour()
 	dir := recordDir(t, all[:100])
-	w, _ := newDirWriter(t, dir, DirOptions{Tokens: true})
-	for _, s := range all[200:300] {
-		w.Add(s)
-	}
-	check.NoError(t, w.Close())
+	recordIn(t, dir, DirOptions{Tokens: true}, all[200:300])
 	r := openDir(t, dir)
 	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
@@ -359,20 +356,10 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 // segment counts.
 func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 	first, second := newChurn(12), newChurn(13)
-	dir := t.TempDir()
-	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
-	for range 300 {
-		w.Add(first.next(time.Second, 12))
-	}
+	before := first.run(300, time.Second, 12)
 	second.at = first.at.Add(-100 * time.Second)
-	var all []keyspace.Snapshot
-	for range 50 {
-		all = append(all, second.next(time.Second, 12))
-		w.Add(all[len(all)-1])
-	}
-	err := w.Close()
-	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
-	r := openDir(t, dir)
+	all := second.run(50, time.Second, 12)
+	r := openDir(t, recordDir(t, slices.Concat(before, all)))
 	for _, i := range []int{0, 10, 49} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}

@@ -381,18 +381,3 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 			"byte %d of %d is wrong, and it ends with %v after %d frames", i, len(text), r.end, frames)
 	}
 }
-
-func TestASegmentHasNoTokens(t *testing.T) {
-	c := newChurn(5)
-	var all []keyspace.Snapshot
-	for range 60 {
-		s := c.next(time.Second, 60)
-		for i := range s.Locks {
-			s.Locks[i].Evidence = []string{"its token is secret-1"}
-		}
-		all = append(all, s)
-	}
-	text := string(unzip(t, writeSegment(t, all, newRedactor().hash)))
-	check.True(t, !strings.Contains(text, "secret") && strings.Count(text, "redacted-") >= 100,
-		"it has %d redacted tokens, and the text %.300s", strings.Count(text, "redacted-"), text[max(0, strings.Index(text, "secret")-100):])
-}
