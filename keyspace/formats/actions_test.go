@@ -133,9 +133,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 }
 
 func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
-	check.NoError(t, rdb.FlushAll(t.Context()).Err())
-	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
-	seen := only(t, rdb, s.Want.Key)
+	seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 	if seen.Format != f.Name {
 		t.Skipf("another format takes it: %s", seen.Format)
 	}
@@ -181,6 +179,14 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	check.True(t, left == -1 || left >= ttl-time.Minute, "the key has %v left, want %v, or no end", left, ttl)
 	_, err := releaser(rdb).Expire(t.Context(), now, time.Minute)
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "it has a deadline, and was given one: %v", err)
+}
+
+// placed empties the server, sends commands with the times of now, and returns the lock of a key.
+func placed(t *testing.T, rdb *redis.Client, key string, now time.Time, commands [][]string) keyspace.Lock {
+	t.Helper()
+	load(t, rdb, []string{"FLUSHALL"})
+	load(t, rdb, formats.At(keyspace.Sample{Commands: commands}, now).Commands...)
+	return only(t, rdb, key)
 }
 
 // later returns the action that sets a later deadline of a lock.
@@ -318,9 +324,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		{"locktop reentrant", "ledger", [][]string{
 			{"HSET", "ledger", token, "2"}, {"PEXPIRE", "ledger", "30000"},
 		}, []string{"{ledger}:free ledger"}, nil},
-		{"locktop", "jobs", [][]string{
-			{"SET", "jobs", token, "PX", "30000"},
-		}, []string{"{jobs}:free jobs"}, nil},
+		{"locktop", "jobs", [][]string{{"SET", "jobs", token, "PX", "30000"}}, []string{"{jobs}:free jobs"}, nil},
 		{"locktop fair", "{f}:line", [][]string{
 			{"SET", "{f}:line", token, "PX", "30000"},
 			{"ZADD", "{f}:line::queue", "1", "dead", "2", waiter},
@@ -336,18 +340,14 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		{"spring", "my-registry:orders:42", [][]string{
 			{"SET", "my-registry:orders:42", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
 		}, []string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
-		{"set nx without a registry", "lock", [][]string{
-			{"SET", "lock", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
-		}, nil, nil},
+		{"set nx without a registry", "lock", [][]string{{"SET", "lock", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"}}, nil, nil},
 		{"locktop rw, its writer", "book", [][]string{
 			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.NoError(t, rdb.FlushAll(t.Context()).Err())
 			now := clock(t, rdb)
-			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
-			seen := only(t, rdb, c.key)
+			seen := placed(t, rdb, c.key, now, c.commands)
 			got := heard(t, rdb, func() { check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t) })
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
@@ -385,9 +385,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				check.NoError(t, rdb.FlushAll(t.Context()).Err())
-				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
-				seen := only(t, rdb, s.Want.Key)
+				seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
 				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
@@ -423,9 +421,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 		want            string   // what the first waiter receives
 		left            []string // keys
 	}{
-		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{
-			{"SET", "lock:feed", "bT9zQ0hXa2p4Vm1yTn+cAb3d"},
-		}, "1", nil},
+		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{{"SET", "lock:feed", "bT9zQ0hXa2p4Vm1yTn+cAb3d"}}, "1", nil},
 		{"walrus", "lock:crawl", "lock.event:crawl", [][]string{
 			{"SET", "lock:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345"},
 		}, "1", nil},
@@ -438,10 +434,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 		}, "1", []string{"uniquejobs:digests"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			load(t, rdb, []string{"FLUSHALL"})
-			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
-			seen := only(t, rdb, c.key)
-			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
+			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), c.commands)))(t)
 			got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result()
 			check.True(t, err == nil && got[1] == c.want, "a waiter gets %q, %v", got, err)
 			check.DeepEqual(t, slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())), c.left, "it left")
@@ -454,9 +447,8 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	now := clock(t, rdb)
-	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
-	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
-	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
+	seen := placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}})
+	placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}})
 	_, err := releaser(rdb).ForceRelease(t.Context(), seen)
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "broken: %v", err)
 }
@@ -527,9 +519,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 		}, []string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			load(t, rdb, []string{"FLUSHALL"})
-			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
-			check.Must(releaser(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)))(t)
+			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), c.commands)))(t)
 			got, want := everything(t, rdb), strings.Join(c.left, "\n")
 			check.True(t, got == want, "it left\n%s\nwant\n%s", got, want)
 		})
@@ -557,9 +547,7 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 		}, fmt.Sprintf(`zset "invoice:1" [{%v %s}] never=false`, float64(now.UnixMilli()+120_000), shorter), 2 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			load(t, rdb, []string{"FLUSHALL"})
-			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
-			seen := only(t, rdb, c.key)
+			seen := placed(t, rdb, c.key, now, c.commands)
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
 			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			check.Equal(t, everything(t, rdb), c.left, "it left")
@@ -574,10 +562,9 @@ func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
 			const endless, timed = "\x8a\x1f\xc7\x00\x9b\xe2\x13\xf4\xd0\x81\x07\xee\x5c\xb9\xa4\x21", "\x31\xa9\xfe\x12\x88\xc0\x6d\x9e\x02\xd7\x4b\xff\x95\x10\xe3\x7a"
-			load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{
+			seen := placed(t, rdb, "{gpu}:timeout", clock(t, rdb), [][]string{
 				{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "9223372036854775807", endless, "{ms+7200000}", timed},
-			}}, clock(t, rdb)).Commands...)
-			seen := only(t, rdb, "{gpu}:timeout")
+			})
 			check.Must(releaser(rdb).Expire(t.Context(), seen, time.Minute))(t)
 			now := only(t, rdb, "{gpu}:timeout")
 			for id, want := range map[string]time.Duration{endless: time.Minute, timed: 2 * time.Hour} {

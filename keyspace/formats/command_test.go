@@ -12,7 +12,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 )
 
 // paste runs a command line in a POSIX shell.
@@ -43,9 +42,7 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				check.NoError(t, rdb.FlushAll(t.Context()).Err())
-				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
-				seen := only(t, rdb, s.Want.Key)
+				seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 				seen.Node = addr
 				line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 				for _, want := range []string{"1", "0"} {

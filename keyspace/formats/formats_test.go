@@ -191,14 +191,21 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 	check.DeepEqual(t, keys(scan(t, rdb)), []string{"lock:fence"}, "found")
 }
 
-func TestAReaderHasItsOwnDeadline(t *testing.T) {
+func TestEachHolderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rw:catalog"}})
-	check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
-	for i, want := range []time.Duration{11 * time.Second, 21 * time.Second, 30 * time.Second} {
-		h := snap.Locks[0].Holders[i]
-		check.AtMost(t, (h.Expires.Sub(snap.At) - want).Abs(), time.Second, "reader %s should have %v left, and that is off by", h.ID, want)
+	for key, deadlines := range map[string][]time.Duration{
+		"rw:catalog": {11 * time.Second, 21 * time.Second, 30 * time.Second}, "rates:eur": {21 * time.Second, 25 * time.Second},
+	} {
+		snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{key}})
+		check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
+		l := snap.Locks[0]
+		for i, want := range deadlines {
+			h := l.Holders[i]
+			check.AtMost(t, (h.Expires.Sub(snap.At) - want).Abs(), time.Second, "%s of %s should have %v left, and that is off by", h.ID, key, want)
+		}
+		check.True(t, key != "rates:eur" || l.Expires.Equal(l.Holders[1].Expires),
+			"the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
 	}
 }
 

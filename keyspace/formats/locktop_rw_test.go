@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // rates decodes a hash as locktop's read/write lock.
@@ -17,33 +15,13 @@ func rates(t *testing.T, now time.Time, fields ...string) (keyspace.Lock, keyspa
 	for i := 0; i < len(fields); i += 2 {
 		e.Members = append(e.Members, keyspace.Member{Name: fields[i], Value: fields[i+1]})
 	}
-	for _, f := range everyFormat {
-		if f.Name == "locktop-rw" {
-			return f.Decode(e)
-		}
-	}
-	t.Fatal("the format is not listed")
-	return keyspace.Lock{}, keyspace.No
+	return format(t, "locktop-rw").Decode(e)
 }
 
 const (
 	rwToken   = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
 	rwProcess = "cron-1:8~4a4a4a4a4a4a"
 )
-
-func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
-	load(t, rdb, seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rates:eur"}})
-	check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
-	for i, want := range []time.Duration{21 * time.Second, 25 * time.Second} {
-		h := snap.Locks[0].Holders[i]
-		check.AtMost(t, (h.Expires.Sub(snap.At) - want).Abs(), time.Second, "%s should have %v left, and that is off by", h.ID, want)
-	}
-	l := snap.Locks[0]
-	check.True(t, l.Expires.Equal(l.Holders[1].Expires),
-		"the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
-}
 
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)

@@ -9,20 +9,13 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 )
 
 // pool decodes a zset as locktop's semaphore.
 func pool(t *testing.T, now time.Time, length int64, members ...keyspace.Member) (keyspace.Lock, keyspace.Confidence) {
 	t.Helper()
 	e := keyspace.Entry{Key: "pool", Type: "zset", Now: now, Len: length, Members: members}
-	for _, f := range everyFormat {
-		if f.Name == "locktop-semaphore" {
-			return f.Decode(e)
-		}
-	}
-	t.Fatal("the format is not listed")
-	return keyspace.Lock{}, keyspace.No
+	return format(t, "locktop-semaphore").Decode(e)
 }
 
 func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
@@ -51,19 +44,18 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 func TestAnExtendBringsNoPermitBack(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	now := clock(t, rdb)
-	commands := func(deadline string) [][]string {
-		return formats.At(keyspace.Sample{Commands: [][]string{
+	until := func(deadline string) keyspace.Lock {
+		return placed(t, rdb, "pool", now, [][]string{
 			{"ZADD", "pool", deadline, "pay-7:52~{v7-4000/4d}", "{ms+60000}", "pay-8:1~{v7-4000/4e}", "+inf", "limit:2"}, {"PEXPIRE", "pool", "60000"},
-		}}, now).Commands
+		})
 	}
-	load(t, rdb, commands("{ms+30000}")...)
-	seen := only(t, rdb, "pool")
-	load(t, rdb, commands("{ms-1}")...)
+	seen := until("{ms+30000}")
+	until("{ms-1}")
 	_, err := releaser(rdb).Extend(t.Context(), seen, time.Minute)
 	check.True(t, err != nil, "a dead permit was extended")
 	_, err = releaser(rdb).ForceRelease(t.Context(), seen)
 	check.True(t, err != nil, "a dead permit was released")
-	load(t, rdb, commands("{ms+30000}")...)
+	until("{ms+30000}")
 	check.Must(releaser(rdb).Extend(t.Context(), seen, 90*time.Second))(t)
 	check.Between(t, rdb.PTTL(t.Context(), "pool").Val(), 89*time.Second, 90*time.Second, "the permits last for 90 s, and the key")
 	n := rdb.ZCount(t.Context(), "pool", fmt.Sprint(clock(t, rdb).Add(89*time.Second).UnixMilli()), "(inf").Val()
