@@ -194,9 +194,8 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 	}
 	got := j.since(HistoryEvents + 98)
 	check.True(t, len(got) == 2 && got[1].Seq == HistoryEvents+100, "the newest two: %v", got)
-	if got := j.since(HistoryEvents + 100); got != nil || told != HistoryEvents+100 {
-		t.Errorf("nothing new, but %v; told of %d", got, told)
-	}
+	got = j.since(HistoryEvents + 100)
+	check.True(t, got == nil && told == HistoryEvents+100, "nothing new, but %v; told of %d", got, told)
 }
 
 func TestKeysThatExistedBeforeAreKept(t *testing.T) {
@@ -206,9 +205,8 @@ func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 		on := Servers{Redis: rdb}
 		key, err := on.Occupied(t.Context(), "{mine}:")
 		check.True(t, key == "{mine}:1" && err == nil, "looked for keys under the prefix: %q %v", key, err)
-		if key, err := on.Occupied(t.Context(), "{min?"); key != "" || err != nil {
-			t.Errorf("a prefix is no pattern, but %q %v", key, err)
-		}
+		key, err = on.Occupied(t.Context(), "{min?")
+		check.True(t, key == "" && err == nil, "a prefix is no pattern, but %q %v", key, err)
 		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 3, Prefix: "{mine}:"}, Lock: Lock{Fence: true}, Patience: time.Second})
 		time.Sleep(5 * time.Second)
 		stop(t, r)
@@ -348,9 +346,8 @@ func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
 				if c.cut {
 					link.Freeze()
 				}
-				if err := r.Stop(); (err != nil) != c.cut {
-					t.Errorf("stopped with %v", err)
-				}
+				err = r.Stop()
+				check.True(t, (err != nil) == c.cut, "stopped with %v", err)
 				link.Thaw()
 				time.Sleep(time.Minute)
 				checkNoKeys(t, rdb)

@@ -23,14 +23,12 @@ func TestSameSeedSameChoices(t *testing.T) {
 	s := Scenario{Seed: 42}.WithDefaults()
 	a, b := take(1000, s, 7), take(1000, s, 7)
 	check.True(t, slices.Equal(a, b), "one client, one seed, two sequences")
-	if a, b := take(10, s, 7), take(10, s, 8); slices.Equal(a, b) {
-		t.Error("two clients choose alike")
-	}
+	a, b = take(10, s, 7), take(10, s, 8)
+	check.True(t, !slices.Equal(a, b), "two clients choose alike")
 	other := s
 	other.Seed = 43
-	if a, b := take(10, s, 7), take(10, other, 7); slices.Equal(a, b) {
-		t.Error("two seeds, one sequence")
-	}
+	a, b = take(10, s, 7), take(10, other, 7)
+	check.True(t, !slices.Equal(a, b), "two seeds, one sequence")
 }
 
 func TestConstantIsConstant(t *testing.T) {

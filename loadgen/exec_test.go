@@ -536,9 +536,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)
 			}
 			check.True(t, !kind.Sound() || m.Violations.Overlap.Count <= 0 && m.Violations.Broken() <= 0, "violations: %+v", m.Violations)
-			if kind == Reentrant && m.CommandsPerHold() < 6 {
-				t.Errorf("%.1f commands per hold of 3 entries", m.CommandsPerHold())
-			}
+			check.True(t, kind != Reentrant || m.CommandsPerHold() >= 6, "%.1f commands per hold of 3 entries", m.CommandsPerHold())
 			check.True(t, !together || most >= 2, "at most %d inside at once", most)
 		})
 	}

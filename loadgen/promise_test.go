@@ -221,9 +221,8 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			sound := check.Must(New(on, s))(t)
 			running(t, sound)
 			<-sound.Done()
-			if m := sound.Metrics(); !m.Verdict(s).Safe || m.Acquired < 5 {
-				t.Errorf("%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
-			}
+			m = sound.Metrics()
+			check.True(t, m.Verdict(s).Safe && m.Acquired >= 5, "%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 		})
 	}
 }

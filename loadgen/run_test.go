@@ -287,9 +287,8 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 		for range 2 {
 			check.NoError(t, r.Start())
 		}
-		if m := r.Metrics(); !m.Running || m.Clients.Total != 3 {
-			t.Errorf("after two starts: %+v", m)
-		}
+		m = r.Metrics()
+		check.True(t, m.Running && m.Clients.Total == 3, "after two starts: %+v", m)
 		stop(t, r)
 		stop(t, r)
 		for range 2 {

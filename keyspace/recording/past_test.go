@@ -37,15 +37,13 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	id := was.Waiters[0].ID
 	check.True(t, id != "two" && id != "another", "another waiter has the past of %q", id)
 	was, _ = next.Past().Lock(lock("next", ""), end)
-	if _, same := was.Holder("next"); same {
-		t.Error("the next holder has the past of the one before")
-	}
+	_, same = was.Holder("next")
+	check.True(t, !same, "the next holder has the past of the one before")
 	for _, at := range []time.Time{end.Add(maxPastAge + 1), end.Add(-1)} {
 		_, known := next.Past().Lock(now, at)
 		check.True(t, !known, "a past of %v is known at %v", end, at)
 	}
 	next.Past().Forget()
-	if _, known := next.Past().Lock(now, end); known {
-		t.Error("a forgotten past is known")
-	}
+	_, known = next.Past().Lock(now, end)
+	check.True(t, !known, "a forgotten past is known")
 }

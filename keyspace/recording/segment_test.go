@@ -256,9 +256,8 @@ func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	if n := strings.Count(string(unzip(t, writeSegment(t, all, nil))), `"state"`); n != 7 {
-		t.Errorf("%d of 61 frames have figures, want one per %v", n, statePeriod)
-	}
+	n = strings.Count(string(unzip(t, writeSegment(t, all, nil))), `"state"`)
+	check.True(t, n == 7, "%d of 61 frames have figures, want one per %v", n, statePeriod)
 	check.True(t, all[0].Nodes[1].Ping != 0, "the snapshot was changed")
 }
 

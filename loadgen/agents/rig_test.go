@@ -136,8 +136,6 @@ func (r *rig) checkNoKeys() {
 	r.t.Helper()
 	for _, rdb := range append([]*redis.Client{r.control, r.on.Redis.(*redis.Client)}, r.on.Nodes...) {
 		keys, err := rdb.Keys(context.Background(), "*").Result()
-		if err != nil || len(keys) > 0 {
-			r.t.Errorf("keys left behind at %s: %q %v", rdb.Options().Addr, keys, err)
-		}
+		check.True(r.t, err == nil && len(keys) == 0, "keys left behind at %s: %q %v", rdb.Options().Addr, keys, err)
 	}
 }

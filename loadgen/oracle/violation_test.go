@@ -199,9 +199,8 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 		check.DeepEqual(t, th.stuckSpans(th.at(33_001)), want, "forgotten %t", forgotten)
 		got := th.stuckSpans(th.at(33_000))
 		check.True(t, len(got) == min(len(want), 1), "forgotten %t, after the patience: %v", forgotten, got)
-		if v := th.violations(); v.Stuck != 1 || v.Broken() != 0 || v.Harm() != 1 {
-			t.Errorf("%+v", v)
-		}
+		all := th.violations()
+		check.True(t, all.Stuck == 1 && all.Broken() == 0 && all.Harm() == 1, "%+v", all)
 	}
 }
 
@@ -373,9 +372,8 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	for i := range 2 {
 		th.Leave(th.enter(Participant{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
 	}
-	if _, streak := th.Usage(time.Second, th.clock.now); streak != 2 {
-		t.Errorf("a streak of %d, want 2", streak)
-	}
+	_, streak = th.Usage(time.Second, th.clock.now)
+	check.True(t, streak == 2, "a streak of %d, want 2", streak)
 }
 
 func TestWorkOverlapsAreCountedAlsoAfterTheEndOfALease(t *testing.T) {
@@ -634,9 +632,8 @@ func TestShiftedEvidenceHasAllItsTimesLater(t *testing.T) {
 	want := Evidence{At: at(15), Length: time.Second, First: side(1, 25), Second: side(2, 35), Others: []Side{side(3, 45)}}
 	check.DeepEqual(t, got, want)
 	check.Equal(t, e.Others[0], side(3, 40), "the evidence itself has changed: %+v", e.Others)
-	if got := (Evidence{At: at(1)}).Shift(time.Second); got.First != (Side{}) || !got.Second.From.IsZero() {
-		t.Errorf("a side without a client has times: %+v", got)
-	}
+	got = (Evidence{At: at(1)}).Shift(time.Second)
+	check.True(t, got.First == (Side{}) && got.Second.From.IsZero(), "a side without a client has times: %+v", got)
 }
 
 // The sum of two oracles' violations has all their counts, the longest of their times, and

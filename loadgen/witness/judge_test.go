@@ -92,9 +92,8 @@ func TestAHoldIsProvenOnlyAfterItHasLeft(t *testing.T) {
 	check.True(t, c.Proven == 1 && c.Overlaps == 0, "%+v", c)
 	j.Add(Entry{ID: "5", Left: "1"})
 	j.Add(Entry{ID: "6", Confirmed: []string{"1"}})
-	if c := j.Counts(); c.Proven != 2 || c.Overlaps != 1 {
-		t.Errorf("after both have left: %+v", c)
-	}
+	c = j.Counts()
+	check.True(t, c.Proven == 2 && c.Overlaps == 1, "after both have left: %+v", c)
 }
 
 // A judge finds the same overlaps as a comparison of all pairs of holds.

@@ -109,9 +109,8 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	check.True(t, err != nil && !errors.Is(err, context.DeadlineExceeded), "close: %v", err)
 	r := w.Results()
 	check.True(t, r.Unseen == 2 && r.Err != nil && r.Overlaps == 0, "%+v", r)
-	if _, err := witness.Open(ctx, rdb, "other", 1); err == nil {
-		t.Error("a witness on no server")
-	}
+	_, err = witness.Open(ctx, rdb, "other", 1)
+	check.True(t, err != nil, "a witness on no server")
 }
 
 // Processes that join a witness have their holds judged by the one that has opened it,

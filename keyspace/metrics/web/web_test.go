@@ -272,7 +272,6 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q", config, err, says)
 		}
 	}
-	if _, err := New(filepath.Join(dir, "absent.yml"), func(string) {}); err == nil {
-		t.Error("a file that does not exist is accepted")
-	}
+	_, err := New(filepath.Join(dir, "absent.yml"), func(string) {})
+	check.True(t, err != nil, "a file that does not exist is accepted")
 }
