@@ -1,23 +1,20 @@
 package loadgen
 
 import (
-	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/lock"
 )
 
 // crowd is the number of clients in the benchmarks of the complete loop.
 const crowd = 64
 
 // BenchmarkLoop runs the loop with all features, hardly any contention, and no
-// hold or think time. Compare its rate with that of BenchmarkBareLocks.
+// hold or think time. B1 of docs/benchmarks.md has the rate of the locks without it.
 func BenchmarkLoop(b *testing.B) {
 	r := check.Must(New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
@@ -29,34 +26,6 @@ func BenchmarkLoop(b *testing.B) {
 		time.Sleep(100 * time.Millisecond) // a snapshot of so many keys takes milliseconds
 	}
 	b.ReportMetric(float64(r.Metrics().Acquired-began)/b.Elapsed().Seconds(), "cycles/s")
-}
-
-// BenchmarkBareLocks measures the same locks without simulated clients.
-func BenchmarkBareLocks(b *testing.B) {
-	c := check.Must(lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{}))(b)
-	defer c.Close()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var all sync.WaitGroup
-	b.ResetTimer()
-	for i := range crowd {
-		all.Go(func() {
-			me := c.As(fmt.Sprint("client-", i))
-			for n := 0; left.Add(-1) >= 0; n++ {
-				l, err := me.Mutex(fmt.Sprintf("bare:{x}:%d:%d", i, n%100), lock.Options{}).Lock(b.Context())
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				if err := l.Unlock(b.Context()); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
 // BenchmarkRecorder measures the recording of one iteration of one client.

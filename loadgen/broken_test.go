@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
-	"locktop/loadgen/witness"
 	"locktop/lock"
 )
 
@@ -424,95 +422,4 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 	p := h.Prove(time.Minute)
 	check.True(t, p.Sound, "%v", p)
-}
-
-// unseen are the flaws that never let two clients in at once, so that a witness cannot see
-// them: the first two leave a lock that nobody can get, the third one is in its fences.
-var unseen = []string{"a retry that counts twice", "a release with a dead context", "the largest counter of one's own quorum"}
-
-// The witness alone flags each flaw that lets two clients in at once, with clients of two
-// processes of a run. It has no clock. Without LOCKTOP_PROOF, the test has three of the nine.
-func TestTheWitnessFlagsFlawsAcrossProcesses(t *testing.T) {
-	testtier.Long(t, "it runs broken locks until they are found")
-	t.Parallel()
-	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
-	five := nodesForTest(t)
-	third := connect(t, server.ForTest(t).Addr())
-	tested := 0
-	for i, f := range flaws() {
-		if slices.Contains(unseen, f.name) || os.Getenv("LOCKTOP_PROOF") == "" && (i == 2 || i > 3) {
-			continue
-		}
-		tested++
-		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
-			s := Scenario{
-				Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1, Prefix: fmt.Sprintf("flaw-%d:", i)}, Clients: 6,
-				Hold: Const(10 * time.Millisecond), Think: Exp(10 * time.Millisecond), Duration: 20 * time.Second,
-			}
-			if f.scenario != nil {
-				f.scenario(&s)
-			}
-			holds := []Dist{s.Hold, s.Hold} // of the processes
-			// A hold proves an overlap only if its lease is valid when its client has left.
-			switch {
-			case f.endless:
-				for j := range s.Faults {
-					s.Faults[j].For = 1200 * time.Millisecond // the holder leaves before it can learn of its loss
-				}
-			case f.late:
-				holds = []Dist{Const(250 * time.Millisecond), Const(250 * time.Millisecond)}
-			case f.name == "a renewal that makes the lock anew":
-				s.Clients = 2
-				holds = []Dist{Const(900 * time.Millisecond), Const(2 * time.Millisecond)} // other holds end before the lock is made anew
-			}
-			on := five
-			on.Redis = one.Redis
-			seen, took := flaggedAcrossProcesses(t, on, third, f, s, holds)
-			check.True(t, acrossProcesses(seen), "not flagged: %s", seen)
-			t.Logf("flagged after %s: %s", took.Round(10*time.Millisecond), seen)
-		})
-	}
-	check.Equal(t, tested, map[bool]int{true: 9, false: 3}[os.Getenv("LOCKTOP_PROOF") != ""], "flaws are tested")
-}
-
-// flaggedAcrossProcesses runs a lock by two runs that have joined, until the witness has an
-// overlap of clients of both, or for a minute.
-func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f flaw, s Scenario, holds []Dist) (seen witness.Results, took time.Duration) {
-	t.Helper()
-	began := time.Now()
-	for part := 1; !acrossProcesses(seen) && time.Since(began) < time.Minute; part++ {
-		id := fmt.Sprintf("%s%d", s.Keys.Prefix, part)
-		w := check.Must(witness.Open(t.Context(), third, id, s.Lock.Limit()))(t)
-		whole := s
-		whole.Keys.Prefix = id + ":"
-		shares := check.Must(whole.Shares(2))(t)
-		var runs []*Run
-		for i, share := range shares {
-			share.Hold = holds[i]
-			r := check.Must(newRun(on, share, f.open))(t)
-			r.Join(i + 1)
-			r.Witness(witness.Join(third, id))
-			runs = append(runs, running(t, r))
-		}
-		for !acrossProcesses(w.Results()) && runs[0].Metrics().Running {
-			time.Sleep(10 * time.Millisecond)
-		}
-		took = time.Since(began)
-		for _, r := range runs {
-			_ = r.Close() // it may be unable to release what it holds
-		}
-		check.NoError(t, w.Close(t.Context()))
-		seen = w.Results()
-	}
-	return seen, took
-}
-
-// acrossProcesses reports whether a witness has an example of an overlap of clients of
-// different processes.
-func acrossProcesses(seen witness.Results) bool {
-	process := func(label string) int { return numberOf(label) / MaxClients }
-	return slices.ContainsFunc(seen.Examples, func(e witness.Overlap) bool {
-		return slices.ContainsFunc(e.Others, func(other string) bool { return process(other) != process(e.Client) })
-	})
 }

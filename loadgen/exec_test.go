@@ -23,7 +23,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
-	"locktop/loadgen/oracle"
 )
 
 // asClient is the environment variable that makes this test binary a client process with
@@ -39,10 +38,6 @@ func init() {
 	switch kind {
 	case "extends": // but does not renew
 		kind, renew = Mutex, Renew{Off: true}
-	case "no-nx":
-		kind, open = Mutex, func(o sessionConfig) (session, error) {
-			return openNoNX(o.servers.Redis.(*redis.Client))(o)
-		}
 	case "own-keys":
 		kind, open = Mutex, func(o sessionConfig) (session, error) {
 			inner, err := openNoNX(o.servers.Redis.(*redis.Client))(o)
@@ -156,57 +151,6 @@ func raced(t *testing.T, s Scenario) Metrics {
 	return m
 }
 
-func TestARedlockAsAClientProcess(t *testing.T) {
-	testtier.Long(t, "it runs loads of client processes for seconds")
-	var on Servers
-	for range 3 {
-		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
-	}
-	on.Redis = on.Nodes[0]
-	r := check.Must(New(on, Scenario{
-		Lock: process(Redlock, time.Second), Clients: 4, Keys: Keys{N: 1}, Duration: 3 * time.Second,
-		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
-		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
-	}))(t)
-	running(t, r)
-	<-r.Done()
-	m := summed(t, r)
-	check.True(t, m.Acquired >= 20 && m.Library == "locktop redlock" && m.Faults[0].Struck != 0 && m.Violations.Broken() <= 0,
-		"%d acquired by %q, %s, newest error %q, %+v", m.Acquired, m.Library, m.Faults[0], m.LastErr, m.Violations)
-	for _, rdb := range on.Nodes {
-		checkNoKeys(t, rdb)
-	}
-	checkNoProcess(t)
-}
-
-func TestABrokenClientProcessIsFound(t *testing.T) {
-	testtier.Long(t, "it runs loads of client processes for seconds")
-	busy := Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second, Seed: 1}
-	for kind, found := range map[Kind]func(oracle.Violations) int64{
-		"no-nx": func(v oracle.Violations) int64 { return v.Overlap.Count },
-		"classic/blind-delete": func(v oracle.Violations) int64 { // one is late, and its DEL removes the lock of another
-			return min(v.Overlap.Count, v.ForeignUnlocks)
-		},
-	} {
-		s := busy
-		s.Lock = process(kind, 2*time.Second)
-		if kind == "classic/blind-delete" {
-			s.Lock.TTL = 300 * time.Millisecond
-			s.Hold, s.Duration = Const(50*time.Millisecond), 4*time.Second
-			s.Faults = []Fault{
-				{At: 200 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
-				{At: 900 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
-				{At: 1600 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
-				{At: 2300 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
-				{At: 3000 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
-			}
-		}
-		m := raced(t, s)
-		check.True(t, found(m.Violations) != 0, "%s: nothing found: %+v", kind, m.Violations)
-		check.False(t, m.Verdict(s.WithDefaults()).Safe, "%s is called safe", kind)
-	}
-}
-
 func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
@@ -234,6 +178,7 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 	})
 	check.True(t, m.Violations.ForeignUnlocks == 1 && m.Violations.Overlap.Count == 0 && m.Acquired == 2 && m.Lost == 1,
 		"%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
+	check.False(t, m.Verdict(Scenario{Lock: process("classic/blind-delete", 0)}.WithDefaults()).Safe, "it is called safe")
 }
 
 // scripted returns the lease of a client process that is a script. The process ends with the test.

@@ -2,11 +2,9 @@ package formats_test
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"locktop/internal/check"
 	"locktop/internal/server"
@@ -18,65 +16,6 @@ const (
 	client = "3ac1b6a2-93a5-4f0f-8f2e-0d6a4f1c2b33"
 	other  = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77"
 )
-
-// acceptance is five hand-written locks.
-var acceptance = [][]string{
-	{"SET", "lock:a", "5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10", "PX", "60000"},
-	{"HSET", "lock:b", "holder-7", "2"},
-	{"PEXPIRE", "lock:b", "45000"},
-	{"HSET", "orders:42", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "3"},
-	{"PEXPIRE", "orders:42", "30000"},
-	{"HSET", "catalog", "mode", "read", client + ":1", "1", client + ":2", "2", other + ":1", "1"},
-	{"PEXPIRE", "catalog", "20000"},
-	{"SET", "lock:nightly", "0c9d1e7a-4f2b-4c8d-8a6e-1f3b5d7f9a20"},
-}
-
-func TestLocksWrittenByHandAreNamed(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
-	load(t, rdb, acceptance...)
-	snap := scan(t, rdb)
-	want := []struct {
-		lock keyspace.Lock
-		ttl  time.Duration
-	}{
-		{keyspace.Lock{
-			Key: "catalog", Format: "redisson-rw", Confidence: keyspace.Certain, Kind: keyspace.RW,
-			Holders: []keyspace.Holder{
-				{ID: client + ":1", Count: 1, Mode: keyspace.Read},
-				{ID: client + ":2", Count: 2, Mode: keyspace.Read},
-				{ID: other + ":1", Count: 1, Mode: keyspace.Read},
-			},
-		}, 20 * time.Second},
-		{keyspace.Lock{
-			Key: "lock:a", Format: "set-nx", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: "5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10", Count: 1}},
-		}, 60 * time.Second},
-		{keyspace.Lock{
-			Key: "lock:b", Format: "hash-reentrant", Confidence: keyspace.Likely, Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: "holder-7", Count: 2}},
-		}, 45 * time.Second},
-		{keyspace.Lock{
-			Key: "lock:nightly", Format: "set-nx", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: "0c9d1e7a-4f2b-4c8d-8a6e-1f3b5d7f9a20", Count: 1}},
-		}, 0},
-		{keyspace.Lock{
-			Key: "orders:42", Format: "redisson", Confidence: keyspace.Certain, Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
-		}, 30 * time.Second},
-	}
-	check.Require(t, len(snap.Locks) == len(want), "found %q", keys(snap))
-	for i, w := range want {
-		checkLock(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
-	}
-	var states []keyspace.State
-	for _, l := range snap.Locks {
-		states = append(states, l.State(snap.At))
-	}
-	check.True(t, slices.Equal(states, []keyspace.State{keyspace.ReadHeld, keyspace.Held, keyspace.Held, keyspace.Held, keyspace.Held}),
-		"their states are %v", states)
-	findings := keyspace.Findings(snap)
-	check.True(t, len(findings) == 1 && findings[0].ID == "never-expires" && findings[0].Lock.Key == "lock:nightly", "found %+v", findings)
-}
 
 func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())

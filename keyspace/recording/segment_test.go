@@ -151,26 +151,6 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 	check.Require(t, got.ID() == want.ID() && same, "a lock is\n%+v, want\n%+v", got, want)
 }
 
-func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(testtier.Size(1, 6, 6)) {
-		all := newChurn(seed).run(150, time.Second, 60)
-		file := writeSegment(t, all, nil)
-		r := openSegment(t, file)
-		for i, want := range all {
-			at, ok := r.peek()
-			check.Require(t, ok && at.Equal(want.At), "frame %d is of %v, %v", i, at, r.end)
-			events := check.Must(r.step(i%3 > 0))(t)
-			sameToTheSecond(t, r.snapshot(), want)
-			if i%3 > 0 {
-				sameEvents(t, events, want)
-			}
-		}
-		_, ok := r.peek()
-		check.Require(t, !ok && errors.Is(r.end, io.EOF), "it ends with %v", r.end)
-	}
-}
-
 // sameEvents compares events with those of a snapshot, except renewals.
 func sameEvents(t *testing.T, got []keyspace.Event, s keyspace.Snapshot) {
 	t.Helper()

@@ -149,6 +149,8 @@ func underFaults(kind loadgen.Kind) loadgen.Scenario {
 		s.Lock.Permits = 2
 	case loadgen.All:
 		s.Keys.N = 3
+	case loadgen.Redlock:
+		s.Faults = append(s.Faults, loadgen.Fault{At: ms(5200), Kind: loadgen.Partition, Node: 2, Clients: 4, For: ms(700)})
 	}
 	return s
 }
