@@ -173,12 +173,15 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.ForeignUnlocks == 0 && m.Violations.Broken() == 0,
 					"violations: %+v", m.Violations)
 				check.AtLeast(t, m.Acquired, 10, "holds, newest error %q", m.LastErr)
-				struck := 0
+				missed := 0
 				for _, f := range m.Faults {
-					struck += f.Struck
+					check.True(t, f.Struck > 0 || f.Fault.Before != "", "%s", f) // a cut client may come too late to its moment
+					if f.Struck == 0 {
+						missed++
+					}
 				}
-				check.True(t, struck >= len(m.Faults)-1, "faults: %s", m.Faults) // a cut client may come too late to its moment
-				t.Logf("%d holds, %d faults", m.Acquired, struck)
+				check.AtMost(t, missed, 1, "faults that did not strike: %s", m.Faults)
+				t.Logf("%d holds, %d faults missed", m.Acquired, missed)
 			})
 		}
 	}
