@@ -16,8 +16,7 @@ func lookAt(seconds int, l Lock) Snapshot {
 	return Snapshot{At: began.Add(time.Duration(seconds) * time.Second), Locks: []*Lock{&l}, Complete: true}
 }
 
-// heldBy returns a lock with one holder that expires at t0 plus so many
-// seconds.
+// heldBy returns a lock with one holder that expires at t0 plus so many seconds.
 func heldBy(id string, seconds int) Lock {
 	expires := began.Add(time.Duration(seconds) * time.Second)
 	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}

@@ -13,8 +13,7 @@ import (
 	"locktop/internal/testtier"
 )
 
-// randomly returns a snapshot of some of a hundred locks, each in one of a few
-// states.
+// randomly returns a snapshot of some of a hundred locks, each in one of a few states.
 func randomly(r *rand.Rand, at time.Time) Snapshot {
 	s := Snapshot{At: at, Complete: true}
 	for i := range 100 {
@@ -69,8 +68,7 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	check.True(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks) == 1, "a renewal is no change")
 }
 
-// TestEveryFieldOfALockCanChange fails with the name of a field that SameLock
-// does not compare.
+// TestEveryFieldOfALockCanChange fails with the name of a field that SameLock does not compare.
 func TestEveryFieldOfALockCanChange(t *testing.T) {
 	holder := Lock{Holders: []Holder{{}}}
 	waiter := Lock{Waiters: []Waiter{{}}}

@@ -10,8 +10,7 @@ import (
 	"locktop/keyspace"
 )
 
-// Each finding is tested together with the most similar state that has no
-// finding.
+// Each finding is tested together with the most similar state that has no finding.
 func TestFindings(t *testing.T) {
 	const hour = 3_600_000
 	typical := func(l keyspace.Lock, d time.Duration) keyspace.Lock {
@@ -119,16 +118,14 @@ func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
 	return l
 }
 
-// limited returns a lock with a limit of its own. Half of its holds end within
-// 1 s.
+// limited returns a lock with a limit of its own. Half of its holds end within 1 s.
 func limited(h keyspace.Holder, after time.Duration) keyspace.Lock {
 	l := mutex(h)
 	l.OverdueIn, l.MedianHold = after, time.Second
 	return l
 }
 
-// writerWaits returns a read/write lock for which a writer has been waiting
-// since t0.
+// writerWaits returns a read/write lock for which a writer has been waiting since t0.
 func writerWaits(h keyspace.Holder) keyspace.Lock {
 	l := mutex(h)
 	l.Waiters = []keyspace.Waiter{{ID: "w", Mode: keyspace.Write, Since: t0}}

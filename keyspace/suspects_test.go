@@ -104,9 +104,8 @@ func (s *simulated) investigate(most int, period time.Duration, change func()) (
 	return suspects.Best(), suspects
 }
 
-// Goal of the design: of 1,000 clients 100 are busy, with ordinary commands and those of
-// other locks. Within three changes the client is named in 95 % of the trials, and another
-// one never.
+// Goal of the design: of 1,000 clients 100 are busy, with ordinary commands and those of other
+// locks. Within three changes the client is named in 95 % of the trials, and another one never.
 func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 	t.Parallel()
 	named, changes, trials := 0, 0, uint64(testtier.Size(8, 60, 200))

@@ -31,8 +31,7 @@ func nodesForTest(t *testing.T) Servers {
 	return on
 }
 
-// faultyScenario returns a scenario with every fault that a sound lock must
-// withstand.
+// faultyScenario returns a scenario with every fault that a sound lock must withstand.
 func faultyScenario(kind Kind) Scenario {
 	s := Scenario{
 		Lock: Lock{Kind: kind, TTL: time.Second}, Keys: Keys{N: 2}, Clients: 10,
@@ -248,12 +247,10 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	if ran := m.Cost.CPU.Milliseconds(); ran < 1 || ran > computed(t, rdb)-before {
 		t.Errorf("%d ms of computing in the run, of %d since it began", ran, computed(t, rdb)-before)
 	}
-	// The connections of the test also send HELLO and, from Redis 7.2 on,
-	// CLIENT SETINFO.
+	// The connections of the test also send HELLO and, from Redis 7.2 on, CLIENT SETINFO.
 	diff := m.Cost.Commands - sent
 	check.True(t, diff >= -10 && diff <= 10, "%d commands by our count, %d by the server's: %v", m.Cost.Commands, sent, calls)
-	// Attempts that are cancelled at the end are not counted as released, but
-	// they are undone.
+	// Attempts that are cancelled at the end are not counted as released, but they are undone.
 	inFlight := int64(10 * s.Clients)
 	if diff := calls["publish"] - m.Released; diff < 0 || diff > inFlight {
 		t.Errorf("%d releases were announced, we count %d", calls["publish"], m.Released)
@@ -265,9 +262,8 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	}
 }
 
-// The server refuses a Mutex in a script that reads the PTTL of the lock. So every
-// request is either a hold or a PTTL, and the requests of waiters without a hold
-// count, too.
+// The server refuses a Mutex in a script that reads the PTTL of the lock. So every request is
+// either a hold or a PTTL, and the requests of waiters without a hold count, too.
 func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
@@ -298,8 +294,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 	return int64(1000 * sum)
 }
 
-// commandStats returns how often each command was called, by the server's
-// count.
+// commandStats returns how often each command was called, by the server's count.
 func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	t.Helper()
 	info := check.Must(rdb.Info(t.Context(), "commandstats").Result())(t)

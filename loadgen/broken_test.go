@@ -21,8 +21,7 @@ import (
 	"locktop/lock"
 )
 
-// flaw is a hand-written lock with one mistake. A nil function is the correct
-// one.
+// flaw is a hand-written lock with one mistake. A nil function is the correct one.
 type flaw struct {
 	name string
 	try  func(ctx context.Context, b *broken, p *heldKey) (bool, error)

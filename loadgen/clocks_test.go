@@ -96,8 +96,7 @@ func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 	})
 }
 
-// Clients of the closed model that started at the same time would stay
-// synchronised.
+// Clients of the closed model that started at the same time would stay synchronised.
 func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{

@@ -45,8 +45,7 @@ func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	}
 }
 
-// With a skew of 0 no client wants the first key of a hotspot, unless it is the
-// only key.
+// With a skew of 0 no client wants the first key of a hotspot, unless it is the only key.
 func TestAHotspotIsTheFirstKey(t *testing.T) {
 	for _, c := range []struct {
 		n    int

@@ -32,8 +32,7 @@ func (o *outageTest) outageNow() Outage {
 	return m.Outage
 }
 
-// The audit's defect A7: an outage of 1.5 s was counted as 1.02 s in all and 1.13 s at the
-// longest.
+// The audit's defect A7: an outage of 1.5 s was counted as 1.02 s in all and 1.13 s at the longest.
 func TestAnOutageLastsFromTheNewestAnsweredRequestToTheNextAnswer(t *testing.T) {
 	o, ms := newOutageTest(), time.Millisecond
 	o.reply(0, 0, 0, 400, nil) // too short to be reported

@@ -430,8 +430,7 @@ func TestAClientProcessHasAKnownKind(t *testing.T) {
 	}
 }
 
-// settingsOf returns a scenario of client processes with the settings that only some kinds
-// have.
+// settingsOf returns a scenario of client processes with the settings that only some kinds have.
 func settingsOf(kind Kind) Scenario {
 	s := Scenario{
 		Lock: process(kind, 2*time.Second), Clients: 6, Keys: Keys{N: 1},

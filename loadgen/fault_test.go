@@ -17,8 +17,7 @@ import (
 	"locktop/loadgen/oracle"
 )
 
-// connectOver returns a client of a server in the test's bubble, and the proxy
-// between them.
+// connectOver returns a client of a server in the test's bubble, and the proxy between them.
 func connectOver(t testing.TB) (*redis.Client, *netfault.Network) {
 	t.Helper()
 	s := server.NewPiped()
@@ -92,8 +91,7 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			m := summed(t, r)
 			check.Require(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired != 0, "%s: nothing was taken away: %+v", kind, m.Faults)
-			// A refused write of the victim, which does not know of its loss,
-			// does not count.
+			// A refused write of the victim, which does not know of its loss, does not count.
 			if m.Violations.Fenced > 1 || m.Violations.FenceOrder > 0 || m.Violations.UnexplainedLoss > 0 {
 				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.Fenced, m.Violations.FenceOrder, m.Violations.UnexplainedLoss)
 			}
@@ -136,8 +134,7 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 	}
 }
 
-// fakePower records when a node was stopped and started. The node runs all
-// the time.
+// fakePower records when a node was stopped and started. The node runs all the time.
 type fakePower struct {
 	mu       sync.Mutex
 	down, up time.Time

@@ -8,9 +8,8 @@ import (
 	"locktop/internal/check"
 )
 
-// TestAGroupRunsWhatItsScenarioIsComparedWith checks that the other runs have
-// keys of their own, exist as long as the scenario, and start and stop with the
-// first run.
+// TestAGroupRunsWhatItsScenarioIsComparedWith checks that the other runs have keys of their own,
+// exist as long as the scenario, and start and stop with the first run.
 func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)

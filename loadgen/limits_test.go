@@ -206,8 +206,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 	}
 }
 
-// Clients that share a connection take turns on it, also for the historic
-// kinds.
+// Clients that share a connection take turns on it, also for the historic kinds.
 func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())

@@ -86,8 +86,7 @@ func stop(t testing.TB, r *Run) {
 	check.NoError(t, r.Stop())
 }
 
-// until polls a run until its figures meet a condition, and fails the test if
-// that takes too long.
+// until polls a run until its figures meet a condition, and fails the test if that takes too long.
 func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 	t.Helper()
 	for range 3000 {
@@ -143,8 +142,7 @@ func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	check.AtMost(t, len(keys), 0, "keys left behind: %q", keys)
 }
 
-// noNXSession is a session that locks with a plain SET, without NX: every acquire
-// succeeds at once.
+// noNXSession is a session that locks with a plain SET, without NX: every acquire succeeds at once.
 type noNXSession struct {
 	rdb   *redis.Client
 	owner string

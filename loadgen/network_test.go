@@ -56,8 +56,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 	})
 }
 
-// go-redis appends to the addresses of its options, so each client needs a
-// slice of its own.
+// go-redis appends to the addresses of its options, so each client needs a slice of its own.
 func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 	addrs := append(make([]string, 0, 8), "127.0.0.1:1")
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})

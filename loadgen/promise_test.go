@@ -151,8 +151,7 @@ func (p lifoLease) Unlock(ctx context.Context) error {
 	return p.lease.Unlock(ctx)
 }
 
-// Four broken locks that an audit did not find. Each differs in one line from a
-// sound one.
+// Four broken locks that an audit did not find. Each differs in one line from a sound one.
 func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 	testtier.Long(t, "it runs broken locks until they are found")
 	t.Parallel()

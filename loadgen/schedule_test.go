@@ -115,8 +115,7 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 		}
 		n := float64(len(due) - 1)
 		mean := sum / n
-		// The standard deviation of exponential gaps equals their mean; that of
-		// even gaps is 0.
+		// The standard deviation of exponential gaps equals their mean; that of even gaps is 0.
 		check.Between(t, math.Sqrt(squares/n-mean*mean)/mean, 0.9, 1.1, "deviation of gaps of %.1f ms on average", 1000*mean)
 	})
 }

@@ -53,8 +53,7 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			took := time.Since(began)
 			<-r.Done()
 			m := summed(t, r)
-			// The machine may have slept for longer, and it took a while to
-			// serve the waiters.
+			// The machine may have slept for longer, and it took a while to serve the waiters.
 			late := took - pause
 			near := func(name string, got, want time.Duration) {
 				check.True(t, math.Abs(float64(got-want)) <= 0.05*float64(want)+float64(late), "%s is %s, theory has %s", name, got, want)

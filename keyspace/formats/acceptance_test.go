@@ -31,8 +31,7 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	check.True(t, other.Key == "lock:\xff\x00" && other.Holders[0].ID == "\x1b]52;c;\x07" && other.Count() == 2, "found %+v", other)
 }
 
-// The keys of sessions, caches, queues, rate limiters and similar programs are
-// not locks.
+// The keys of sessions, caches, queues, rate limiters and similar programs are not locks.
 func TestOrdinaryKeysAreNotLocks(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {

@@ -84,8 +84,7 @@ func releaser(rdb *redis.Client) *release.Executor {
 	return release.NewExecutor(nodes, everyFormat, &memoryLog{})
 }
 
-// everything returns the complete contents of the server as text, for
-// comparison.
+// everything returns the complete contents of the server as text, for comparison.
 func everything(t testing.TB, rdb *redis.Client) string {
 	t.Helper()
 	var all []string
@@ -110,9 +109,8 @@ func everything(t testing.TB, rdb *redis.Client) string {
 	return strings.Join(all, "\n")
 }
 
-// For every sample of a format with actions: a lock that differs from the one
-// that was seen is not changed; the one that was seen can be extended, and then
-// force-released.
+// For every sample of a format with actions: a lock that differs from the one that was seen is not
+// changed; the one that was seen can be extended, and then force-released.
 func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, rdb := range clients(t) {
@@ -267,8 +265,7 @@ func counts(f keyspace.Format) bool {
 	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Count() > 1 })
 }
 
-// heard runs f and returns the messages that are published while it runs, by
-// channel.
+// heard runs f and returns the messages that are published while it runs, by channel.
 func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -365,8 +362,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 	}
 }
 
-// announced checks that a watcher can read from a message which lock it is
-// about.
+// announced checks that a watcher can read from a message which lock it is about.
 func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	t.Helper()
 	for _, m := range heard {
@@ -453,8 +449,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "broken: %v", err)
 }
 
-// Of three servers that had a token, two have another token now. That one
-// stays.
+// Of three servers that had a token, two have another token now. That one stays.
 func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
 	nodes := make(map[string]redis.UniversalClient)
@@ -477,8 +472,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	check.True(t, last.Outcome == keyspace.Changed && len(last.Nodes) == 1, "written down: %+v", last)
 }
 
-// A force-release leaves and deletes the same companion keys as a release by
-// the library.
+// A force-release leaves and deletes the same companion keys as a release by the library.
 func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="

@@ -30,8 +30,7 @@ func paste(t *testing.T, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The command line for redis-cli changes a lock exactly as an Executor
-// does, once.
+// The command line for redis-cli changes a lock exactly as an Executor does, once.
 func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 	testtier.Long(t, "it starts redis-cli for each sample")
 	addr := server.ForTest(t).Addr()

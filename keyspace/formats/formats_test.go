@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 // everyFormat is made once: a format reads the files of its scripts.
 var everyFormat = formats.All()
 
-// clients returns clients of an empty embedded server and of an empty
-// redis-server.
+// clients returns clients of an empty embedded server and of an empty redis-server.
 func clients(t *testing.T) map[string]*redis.Client {
 	t.Helper()
 	return map[string]*redis.Client{
@@ -93,8 +92,7 @@ func checkLock(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Dur
 	check.True(t, bare(got) == bare(want), "%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
 }
 
-// tolerance returns how far a deadline may be off: some formats store whole
-// seconds.
+// tolerance returns how far a deadline may be off: some formats store whole seconds.
 func tolerance(l keyspace.Lock) time.Duration {
 	const busy = 500 * time.Millisecond // for a busy machine
 	if l.Format == "mlanett" || l.Format == "resque-lock-timeout" {

@@ -10,9 +10,8 @@ import (
 	"locktop/keyspace"
 )
 
-// For any entry, no format panics, decoding is deterministic, and every holder
-// of a decoded lock has a count of at least 1. What the probe excludes, the
-// decoder does not accept.
+// For any entry, no format panics, decoding is deterministic, and every holder of a decoded lock
+// has a count of at least 1. What the probe excludes, the decoder does not accept.
 func FuzzDecode(f *testing.F) {
 	for _, argv := range seed(time.Unix(1_763_651_000, 0)) {
 		if len(argv) > 3 {

@@ -19,8 +19,7 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// layout is how somebody stores a lock without a library.
-// Its commands acquire it.
+// layout is how somebody stores a lock without a library. Its commands acquire it.
 type layout keyKind
 
 // layouts reads a file of testdata.

@@ -61,8 +61,7 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 	check.Equal(t, fmt.Sprint(keys(scan(t, rdb))), fmt.Sprint(want), "found")
 }
 
-// The holders of dramatiq's permits are not known, but the number of permits in
-// use is.
+// The holders of dramatiq's permits are not known, but the number of permits in use is.
 func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})

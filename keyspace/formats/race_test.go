@@ -58,8 +58,7 @@ type owner struct {
 	late   map[int]bool   // holds that may have expired before the owner ended them
 }
 
-// next returns commands that acquire the lock as a new holder, or none if no
-// holder is left.
+// next returns commands that acquire the lock as a new holder, or none if no holder is left.
 func (o *owner) next(number int) [][]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,8 +80,7 @@ func (o *owner) next(number int) [][]string {
 	return nil
 }
 
-// holdOf returns the number of the hold that was seen, or false if it is not a
-// hold of the owner.
+// holdOf returns the number of the hold that was seen, or false if it is not a hold of the owner.
 func (o *owner) holdOf(seen keyspace.Lock) (number int, one bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,9 +94,8 @@ func (o *owner) holdOf(seen keyspace.Lock) (number int, one bool) {
 	return number, number > 0
 }
 
-// tail matches the part of a name that can be changed without changing its
-// form: the end of a long number, otherwise of a word, without a possible
-// checksum.
+// tail matches the part of a name that can be changed without changing its form: the end of a long
+// number, otherwise of a word, without a possible checksum.
 var tail = regexp.MustCompile(`^.*[0-9a-f]{3}([0-9a-f]{5})|^.*([0-9A-Za-z]{3})[0-9A-Za-z]|^.*([0-9A-Za-z]{3})`)
 
 // renamed returns a sample with other holders, except those whose names are
@@ -138,8 +135,7 @@ func another(word string) string {
 	return string(letters)
 }
 
-// take ends the present hold and acquires the lock. It returns the state before
-// and after.
+// take ends the present hold and acquires the lock. It returns the state before and after.
 func (o *owner) take(commands [][]string) (before, now string, err error) {
 	var argv []any
 	for _, command := range commands {
@@ -186,9 +182,8 @@ type races struct {
 	changed int
 }
 
-// breakOften reads the lock and force-releases it as it was seen, after a short
-// time, so many times. It stops early if the owner ends or the lock is rarely
-// held.
+// breakOften reads the lock and force-releases it as it was seen, after a short time, so many
+// times. It stops early if the owner ends or the lock is rarely held.
 func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan struct{}) races {
 	t.Helper()
 	b, all := releaser(o.rdb), races{done: make(map[int]bool)}

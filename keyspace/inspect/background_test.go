@@ -79,8 +79,7 @@ func (l *log) count(kind keyspace.EventKind) int {
 	return count(l.events, func(e reportedEvent) bool { return e.Kind == kind })
 }
 
-// announcing returns options with a format of tokens whose releases are
-// announced.
+// announcing returns options with a format of tokens whose releases are announced.
 func announcing() inspect.ScanOptions {
 	f := tokens()
 	f.ReleaseChannel = &keyspace.ReleaseChannel{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
@@ -141,9 +140,8 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	})
 }
 
-// A lock that is renewed, released and acquired again at once has nearly the
-// same deadline as before. That is not a theft, and a release in one script with the next
-// acquire is not seen.
+// A lock that is renewed, released and acquired again at once has nearly the same deadline as
+// before. That is not a theft, and a release in one script with the next acquire is not seen.
 func TestTheNextHolderUnderASimilarDeadlineIsNotAThief(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
@@ -303,9 +301,8 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 	check.Equal(t, len(l.all()), 2*locks, "events")
 }
 
-// looker creates a user who may run all commands of locktop except CLIENT
-// TRACKING, and reports whether the server has channel permissions. Redis 6.0
-// has none.
+// looker creates a user who may run all commands of locktop except CLIENT TRACKING, and reports
+// whether the server has channel permissions. Redis 6.0 has none.
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
 	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
@@ -402,10 +399,9 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	}
 }
 
-// Eight clients acquire and release a few locks in turns. No sequence of
-// snapshots may show a theft. The clients go on until the watcher has seen a
-// release: on a busy machine it can miss all of the first ones. With LOCKTOP_PROOF
-// the test makes 10,000 releases for each hold time.
+// Eight clients acquire and release a few locks in turns. No sequence of snapshots may show a
+// theft. The clients go on until the watcher has seen a release: on a busy machine it can miss all
+// of the first ones. With LOCKTOP_PROOF the test makes 10,000 releases for each hold time.
 func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 	t.Parallel()
 	releases := int64(testtier.Size(40, 500, 10_000))

@@ -23,9 +23,8 @@ func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
 	check.Equal(t, NewBudget(0.1).Share(), 0.1, "a pace of a tenth has a share of")
 }
 
-// keepAsking charges the budget for so many requests, each of which keeps the
-// server busy for busy, as fast as the budget allows. It returns the time that
-// they take.
+// keepAsking charges the budget for so many requests, each of which keeps the server busy for busy,
+// as fast as the budget allows. It returns the time that they take.
 func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()

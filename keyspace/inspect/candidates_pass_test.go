@@ -44,8 +44,7 @@ func possible(i int, expires time.Time) detection {
 	return detection{readInfo: readInfo{typ: "string"}, lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Count: 1}}}}
 }
 
-// Keys that cannot give a second sign do not displace keys that can, and no
-// pass reads all of them.
+// Keys that cannot give a second sign do not displace keys that can, and no pass reads all of them.
 func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)

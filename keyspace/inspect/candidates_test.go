@@ -98,8 +98,7 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 		"found %+v", s.Locks)
 }
 
-// A candidate that was confirmed stays confirmed: when it is acquired again, it
-// is listed at once.
+// A candidate that was confirmed stays confirmed: when it is acquired again, it is listed at once.
 func TestAConfirmedCandidateIsRemembered(t *testing.T) {
 	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
 		switch {

@@ -59,8 +59,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	until(t, f, func(s keyspace.Snapshot) bool { return missing(s) == nil })
 }
 
-// addresses returns the addresses of the holders, by key; that of "leaving" is only known
-// or not.
+// addresses returns the addresses of the holders, by key; that of "leaving" is only known or not.
 func addresses(s keyspace.Snapshot) []string {
 	var all []string
 	for _, l := range s.Locks {

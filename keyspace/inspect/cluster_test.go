@@ -36,8 +36,7 @@ func (n *nodes) at(addr string) (redis.UniversalClient, error) {
 	return n.all[addr], nil
 }
 
-// scanners returns one scanner per node of a cluster. The scanners know of each
-// other.
+// scanners returns one scanner per node of a cluster. The scanners know of each other.
 func scanners(t testing.TB, c *server.Cluster, o inspect.ScanOptions) []*inspect.Scanner {
 	t.Helper()
 	clients := &nodes{t: t}
@@ -50,8 +49,7 @@ func scanners(t testing.TB, c *server.Cluster, o inspect.ScanOptions) []*inspect
 	return all
 }
 
-// tagged returns a function that makes keys in a slot. The low slots belong to
-// the first master.
+// tagged returns a function that makes keys in a slot. The low slots belong to the first master.
 func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 	t.Helper()
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})

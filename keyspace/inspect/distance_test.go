@@ -63,8 +63,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	check.AtLeast(t, steps(0), 8, "steps for a server that is near, where a step of several pages is beyond the budget")
 }
 
-// The round trip time is no reason to pause, as long as not all locks are
-// known.
+// The round trip time is no reason to pause, as long as not all locks are known.
 func TestAFarServerIsKnownSoon(t *testing.T) {
 	testtier.Long(t, "it measures times on a slow link")
 	t.Parallel()

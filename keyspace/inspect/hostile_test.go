@@ -15,8 +15,7 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// oversizedKeys are keys with names of locks and values that take the server long to
-// read.
+// oversizedKeys are keys with names of locks and values that take the server long to read.
 var oversizedKeys = []string{"lock:hash", "lock:huge", "lock:list", "lock:string"}
 
 // loadOversizedKeys creates them.
@@ -40,8 +39,7 @@ func loadOversizedKeys(t *testing.T, rdb *redis.Client) {
 	do(t, patient, "SETRANGE", "lock:string", 512<<20-1, "x")
 }
 
-// slowest returns the longest time that the server spent on one command while f
-// ran.
+// slowest returns the longest time that the server spent on one command while f ran.
 func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string) {
 	t.Helper()
 	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
@@ -58,8 +56,7 @@ func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string
 	return worst.Duration, worst.Args
 }
 
-// probe sends a cheap command again and again while f runs, and returns the
-// longest round trip.
+// probe sends a cheap command again and again while f runs, and returns the longest round trip.
 func probe(t *testing.T, addr string, f func()) time.Duration {
 	t.Helper()
 	rdb := connect(t, redis.Options{Addr: addr, PoolSize: 1})
@@ -80,10 +77,9 @@ func probe(t *testing.T, addr string, f func()) time.Duration {
 	return worst
 }
 
-// However large a value is, reading it does not delay other clients. The test
-// compares the longest delay of another client with and without the scan, in
-// the best of several tries, because an absolute limit would depend on the
-// machine.
+// However large a value is, reading it does not delay other clients. The test compares the longest
+// delay of another client with and without the scan, in the best of several tries, because an
+// absolute limit would depend on the machine.
 func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	testtier.Long(t, "it measures delays beside values of megabytes")
 	rdb := realServer(t)

@@ -217,8 +217,7 @@ func (p proof) worker(ctx context.Context, rdb *redis.Client, l *log, n int, don
 	return nil
 }
 
-// timed sends a command and returns when the server executed it, by the
-// server's clock.
+// timed sends a command and returns when the server executed it, by the server's clock.
 func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, error) {
 	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
 	us, err := rdb.Eval(ctx, script, nil, argv...).Int64()
@@ -286,9 +285,8 @@ func compareChanges(t *testing.T, l *log, all map[change]time.Time) {
 	check.True(t, os.Getenv("LOCKTOP_PROOF") == "" || p99 <= 50*time.Millisecond, "p99 is %v, want 50ms at the most", p99)
 }
 
-// Names that begin with a random part have the rest in common. When this
-// pattern is learnt, their holds are reported like all others, however short
-// they are.
+// Names that begin with a random part have the rest in common. When this pattern is learnt, their
+// holds are reported like all others, however short they are.
 func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 	testtier.Long(t, "it watches a server for seconds")
 	t.Parallel()

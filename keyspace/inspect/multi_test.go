@@ -88,8 +88,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	check.True(t, errors.Is(err, down.err), "when no server answers, the error is %v", err)
 }
 
-// The locks that a server reported before it was lost are shown, and the
-// snapshot is not complete.
+// The locks that a server reported before it was lost are shown, and the snapshot is not complete.
 func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
@@ -101,8 +100,7 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 		"when all are lost it shows %q, %v", keysOf(s), err)
 }
 
-// A lock that two nodes of a cluster report has moved in between. The later
-// report counts.
+// A lock that two nodes of a cluster report has moved in between. The later report counts.
 func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
 	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(fixed{snap: before}, fixed{snap: after})))
@@ -171,8 +169,7 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 		"%d locks on %+v", len(s.Locks), s.Nodes)
 }
 
-// The remaining time of a lock is that of its own server, even if the servers'
-// clocks differ.
+// The remaining time of a lock is that of its own server, even if the servers' clocks differ.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	ahead := on("node2", start.Add(time.Hour), 5, "b=2")
 	f := multiOf(MultiOptions{}, sourcesOf(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
@@ -252,9 +249,8 @@ func spelt(votes []keyspace.Vote) string {
 	return out
 }
 
-// The holder of a Redlock is merged from its nodes: it holds since it had a
-// majority, with the highest count of any node, and the format with the highest
-// confidence is used.
+// The holder of a Redlock is merged from its nodes: it holds since it had a majority, with the
+// highest count of any node, and the format with the highest confidence is used.
 func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	has := func(since time.Duration, count int, sure keyspace.Confidence) fixed {
 		s := on("", start, 9, "a=x")

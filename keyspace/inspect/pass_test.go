@@ -28,8 +28,7 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 	}
 }
 
-// A writer that adds keys as fast as the scan reads them would keep a pass from
-// ending.
+// A writer that adds keys as fast as the scan reads them would keep a pass from ending.
 func TestAPassWithoutEndIsGivenUp(t *testing.T) {
 	w := &cursor{keys: 100_000, pos: 42}
 	pages, visited := 0, int64(0)

@@ -40,8 +40,7 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 	}
 }
 
-// A lock whose release was announced was not stolen, even if another message
-// reported the change.
+// A lock whose release was announced was not stolen, even if another message reported the change.
 func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
@@ -50,8 +49,7 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	}
 }
 
-// The same deadline proves a theft only if a released and reacquired lock
-// cannot have it.
+// The same deadline proves a theft only if a released and reacquired lock cannot have it.
 func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	const ms = time.Millisecond
@@ -119,8 +117,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	}
 }
 
-// An earlier reply to another command says nothing about the present difference
-// between the clocks.
+// An earlier reply to another command says nothing about the present difference between the clocks.
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(NewScanner(nil, ScanOptions{}))
 	f.reader.conn.now = time.Now().Add(-time.Hour)

@@ -49,9 +49,8 @@ func ofToken(value string) keyspace.Confidence {
 	}
 }
 
-// elementsOf returns a format of keys of that type whose name begins with
-// "lock:". Its lock shows what was read: one holder per element, and the
-// length.
+// elementsOf returns a format of keys of that type whose name begins with "lock:". Its lock shows
+// what was read: one holder per element, and the length.
 func elementsOf(typ string) keyspace.Format {
 	return keyspace.Format{
 		About: keyspace.About{Name: typ}, Type: typ,
@@ -418,8 +417,7 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	}))
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
 	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
-	// After a refusal the command is not sent again for each of the 2,001
-	// hashes.
+	// After a refusal the command is not sent again for each of the 2,001 hashes.
 	check.Between(t, probes.Load(), 1, 2000, "probes of hashes")
 }
 
@@ -435,9 +433,8 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	check.DeepEqual(t, s.Problems, []string{"this user may not read 2 of the keys"}, "it says")
 }
 
-// Only the missing permissions that hide something are reported. Without the
-// commands that read the beginning of a value, locktop reads more and misses
-// nothing.
+// Only the missing permissions that hide something are reported. Without the commands that read the
+// beginning of a value, locktop reads more and misses nothing.
 func TestDeniedCommandsAreReported(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:a", "PX", "60000")
@@ -589,9 +586,8 @@ func TestAFailedStepIsRepeated(t *testing.T) {
 	}
 }
 
-// The cursors of one server process are invalid in another. The change of the
-// process may go unnoticed, because the connection pool reconnects without an
-// error.
+// The cursors of one server process are invalid in another. The change of the process may go
+// unnoticed, because the connection pool reconnects without an error.
 func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -736,8 +732,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	check.True(t, errors.Is(err, context.Canceled), "got %v", err)
 }
 
-// If a server accepts a connection and never answers, the scan ends with its
-// context.
+// If a server accepts a connection and never answers, the scan ends with its context.
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -777,8 +772,7 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 	check.True(t, maps.Equal(got, want), "found %d of them: %.300q", len(got), got)
 }
 
-// However slow the machine, the server time used is at most the budget's share
-// of the elapsed time.
+// However slow the machine, the server time used is at most the budget's share of the elapsed time.
 //
 // Promise P8.
 func TestAScanKeepsToItsBudget(t *testing.T) {
@@ -791,7 +785,6 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)
 	check.Require(t, s.Complete && s.Cost.ServerTime > 0, "complete %v at a cost of %+v", s.Complete, s.Cost)
-	// The budget may have saved 200 ms before, and the scan does not wait after
-	// the last step.
+	// The budget may have saved 200 ms before, and the scan does not wait after the last step.
 	check.True(t, s.Cost.ServerTime <= (passed+200*time.Millisecond)/10, "in %v the server was busy for %v", passed, s.Cost.ServerTime)
 }

@@ -27,9 +27,8 @@ end
 local t = redis.call('TIME')
 return t[1] * 1000000 + t[2]`
 
-// BenchmarkFollowing watches 10,000 locks with 5,000 changes per second, and
-// reports the delay of the events and the CPU time: go test -bench Following
-// -benchtime 1x ./keyspace
+// BenchmarkFollowing watches 10,000 locks with 5,000 changes per second, and reports the delay of
+// the events and the CPU time: go test -bench Following -benchtime 1x ./keyspace
 func BenchmarkFollowing(b *testing.B) {
 	const (
 		locks   = 10_000
@@ -69,8 +68,7 @@ func BenchmarkFollowing(b *testing.B) {
 	}
 }
 
-// report compares the reported changes of each key, in order, with those that
-// were made.
+// report compares the reported changes of each key, in order, with those that were made.
 func report(b *testing.B, l *log, made map[string]time.Time, order []string, used, lasting time.Duration) {
 	b.Helper()
 	byKey := make(map[string][]time.Time)

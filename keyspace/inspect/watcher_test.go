@@ -25,8 +25,7 @@ func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
 	return check.Must(f.Snapshot(t.Context()))(t)
 }
 
-// until calls the watcher until a condition on the snapshot holds, for at most
-// 30 s.
+// until calls the watcher until a condition on the snapshot holds, for at most 30 s.
 func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -85,8 +84,7 @@ func called(t *testing.T, rdb *redis.Client, name string) (calls int) {
 	return calls
 }
 
-// One call does a limited amount of work. Locks are shown before the first pass
-// has ended.
+// One call does a limited amount of work. Locks are shown before the first pass has ended.
 func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)

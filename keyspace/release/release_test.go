@@ -13,8 +13,7 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// The texts are those of the four servers, for a script that runs the failing
-// command.
+// The texts are those of the four servers, for a script that runs the failing command.
 func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 	const sha = "6032e38da737c7d1cb20194c33c2c71a7efd3edf"
 	const before, after = "ERR Error running script (call to f_" + sha + "): @user_script:9: ", " script: " + sha + ", on @user_script:9."

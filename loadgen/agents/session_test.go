@@ -65,8 +65,7 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 	}
 }
 
-// A lost agent counts as crashed with its last figures: what it sends afterwards does not
-// count.
+// A lost agent counts as crashed with its last figures: what it sends afterwards does not count.
 func TestALostAgentIsNotHeard(t *testing.T) {
 	s := seen(2)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(5)})

@@ -197,8 +197,7 @@ func TestTheLockIsThatOfMostHolds(t *testing.T) {
 	}
 }
 
-// Locks that always end by expiry are held until then. If few do, their holders have
-// crashed.
+// Locks that always end by expiry are held until then. If few do, their holders have crashed.
 func TestAnExpiryIsAnEndOnlyIfItIsTheUsualOne(t *testing.T) {
 	for _, tt := range []struct {
 		each int

@@ -44,8 +44,7 @@ func TestACauseExplainsOnlyWhatItCanProduce(t *testing.T) {
 	}
 }
 
-// A cause explains a violation of its client on its key, from its begin until its effects
-// are over.
+// A cause explains a violation of its client on its key, from its begin until its effects are over.
 func TestACauseExplainsWhatItStrikes(t *testing.T) {
 	trouble := func(cause string, client, key int, from, to float64) Trouble {
 		return Trouble{Cause: cause, Client: client, Key: key, From: at(from), To: at(to)}
@@ -104,8 +103,7 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 	}
 }
 
-// A cause that becomes known only later, like a restart, excuses an overlap that has been
-// counted.
+// A cause that becomes known only later, like a restart, excuses an overlap that has been counted.
 func TestARestartThatBecomesKnownLaterExcuses(t *testing.T) {
 	th := newOracleTest(t)
 	th.enter(Participant{Client: 1}, 0, 9000)
@@ -173,8 +171,7 @@ func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
 	}
 }
 
-// Only a deletion after the holder with the larger fence acquired its lock lets the next one
-// fall.
+// Only a deletion after the holder with the larger fence acquired its lock lets the next one fall.
 func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 	for wiped, want := range map[int]int64{5: 2, 15: 1, 25: 1, 35: 2} {
 		th := newOracleTest(t)

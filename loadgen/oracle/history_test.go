@@ -12,8 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// One pass over a history gives the same result as porcupine, which tries all
-// orders.
+// One pass over a history gives the same result as porcupine, which tries all orders.
 func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit <= 3; limit++ {
@@ -100,8 +99,7 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 	}
 }
 
-// historyWithWaiters returns a history of n holds of one key by a hundred clients that all
-// wait.
+// historyWithWaiters returns a history of n holds of one key by a hundred clients that all wait.
 func historyWithWaiters(n int) *History {
 	var h History
 	section := &criticalSection{name: "k"}

@@ -78,8 +78,7 @@ func replay(history []interval, limit int) overlaps {
 	return overlapsOf(o)
 }
 
-// bruteForce finds the overlaps of a history by comparing every hold with every
-// other.
+// bruteForce finds the overlaps of a history by comparing every hold with every other.
 func bruteForce(history []interval, limit int) overlaps {
 	var sum overlaps
 	for _, h := range history {

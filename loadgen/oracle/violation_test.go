@@ -25,8 +25,7 @@ func (th *oracleTest) at(ms int) time.Time {
 	return th.clock.now
 }
 
-// enters lets a client acquire the lock at a time, with a lease until a
-// deadline.
+// enters lets a client acquire the lock at a time, with a lease until a deadline.
 func (th *oracleTest) enter(participant Participant, at, deadline int) *Occupancy {
 	now := th.at(at)
 	participant.Asked = now

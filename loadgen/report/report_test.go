@@ -53,8 +53,7 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 	})
 }
 
-// A report contains all settings: the run can be repeated from the report
-// alone.
+// A report contains all settings: the run can be repeated from the report alone.
 func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 	for want, s := range map[string]loadgen.Scenario{
 		"7, each with its own connection": {Clients: 7},

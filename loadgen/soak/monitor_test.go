@@ -21,9 +21,8 @@ import (
 	"locktop/loadgen"
 )
 
-// This file checks a load independently. It uses only the events of the load
-// generator: it reads the commands of the servers with MONITOR and derives the
-// holds from them.
+// This file checks a load independently. It uses only the events of the load generator: it reads
+// the commands of the servers with MONITOR and derives the holds from them.
 
 // grant is a hold as a server saw it.
 type grant struct {
@@ -36,8 +35,7 @@ type grant struct {
 	unsure     bool      // another one may have got the key
 }
 
-// monitored derives the holds of the locks on one server from the output of
-// MONITOR.
+// monitored derives the holds of the locks on one server from the output of MONITOR.
 type monitored struct {
 	conn  net.Conn
 	ended chan struct{}
@@ -215,8 +213,7 @@ func (m *monitored) unclear(key string, at time.Time) (some bool) {
 	return some
 }
 
-// begin records that a token holds a lock alone. A hand-over takes it from
-// another token.
+// begin records that a token holds a lock alone. A hand-over takes it from another token.
 func (m *monitored) begin(key, token string, at time.Time) {
 	if i := slices.IndexFunc(m.grants[key], func(g *grant) bool { return g.lasting && g.token == token && token != "" }); i >= 0 {
 		return // reentered, or renewed
@@ -292,8 +289,7 @@ type stay struct {
 	notified, at time.Time // when the holder learned that the lease has ended; when the hold was finished
 }
 
-// leased returns the end of the lease, or of the time inside if that is
-// earlier.
+// leased returns the end of the lease, or of the time inside if that is earlier.
 func (s stay) leased() time.Time {
 	if s.deadline.Before(s.to) {
 		return s.deadline

@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(server.Tests{M: m, Parallel: 4}.Run())
 }
 
-// Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed,
-// stopped and paused.
+// Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed, stopped and paused.
 //
 // Promises P1 and P2.
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {

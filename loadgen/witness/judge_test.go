@@ -10,10 +10,9 @@ import (
 	"locktop/internal/check"
 )
 
-// entriesOf reads a history: "a" means that client a enters for the key k, "A" that its
-// newest hold leaves and is confirmed, "A?" that it leaves and is not. "r" … "w" are
-// readers. "ab:" names the keys of the next entry, one letter each. "(" and ")" are the begin
-// and the end of a loss.
+// entriesOf reads a history: "a" means that client a enters for the key k, "A" that its newest hold
+// leaves and is confirmed, "A?" that it leaves and is not. "r" … "w" are readers. "ab:" names the
+// keys of the next entry, one letter each. "(" and ")" are the begin and the end of a loss.
 func entriesOf(history string) []Entry {
 	var all []Entry
 	newest := map[string]string{}
