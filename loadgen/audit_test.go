@@ -34,14 +34,11 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 // The audit's defect A2: a client that was slow by 1 ms hid all fences that did not rise.
 func TestASlowClientHidesNoFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := newRun(Servers{Redis: piped(t)}, Scenario{
+		r := ended(newRun(Servers{Redis: piped(t)}, Scenario{
 			Clients: 6, Keys: Keys{N: 1}, Seed: 1, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond), Lock: Lock{TTL: 2 * time.Second, Fence: true},
 			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
 			Duration: 5 * time.Second,
-		}, openWrapped(func(l lease) lease { return constantFence{l} }))
-		check.NoError(t, err)
-		running(t, r)
-		<-r.Done()
+		}, openWrapped(func(l lease) lease { return constantFence{l} })))(t)
 		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
 			t.Errorf("%d acquired, %d fences accused: %s", m.Acquired, m.Violations.FenceOrder, m.Verdict(r.Scenario()).Text)
 		}
@@ -91,9 +88,7 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 			Lock: Lock{Kind: Redlock, TTL: time.Second}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond),
 			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
 		}
-		r := check.Must(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
-		running(t, r)
-		<-r.Done()
+		r := ended(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
 		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
 			t.Errorf("%d lost, %d accused, %v: %s", m.Lost, m.Violations.UnexplainedLoss, m.Faults, m.Violations.Excuses())
 		}
@@ -115,24 +110,20 @@ func TestAFlushThatDeletedNothingIsNoCause(t *testing.T) {
 }
 
 // older is a lease of several entries, the first of which was 2 s ago.
-type older struct{ *noNXLease }
+type older struct{ *heldKey }
 
 func (older) first() time.Time { return time.Now().Add(-2 * time.Second) }
 
 // An excuse reaches back to the first entry of a lease.
 func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := piped(t)
-		r, err := newRun(Servers{Redis: rdb}, Scenario{
+		r := ended(newRun(Servers{Redis: piped(t)}, Scenario{
 			Clients: 3, Keys: Keys{N: 1}, Seed: 1, Hold: Const(100 * time.Millisecond), Think: Const(10 * time.Millisecond),
 			Faults: []Fault{{At: 950 * time.Millisecond, Kind: Flush}}, Duration: 2 * time.Second,
 		}, func(o sessionConfig) (session, error) {
-			inner, err := openNoNX(rdb)(o)
-			return wrapped{inner, func(l lease) lease { return older{l.(*noNXLease)} }}, err
-		})
-		check.NoError(t, err)
-		running(t, r)
-		<-r.Done()
+			inner, err := openNoNX(o)
+			return wrapped{inner, func(l lease) lease { return older{l.(*heldKey)} }}, err
+		}))(t)
 		o := r.Metrics().Violations.Overlap
 		check.True(t, o.Excused >= 10 && o.Excused != o.Count, "%+v", o)
 	})

@@ -334,6 +334,9 @@ func flaws() []flaw {
 	}
 }
 
+// openNoNX opens a session that locks with a plain SET: every acquire succeeds at once.
+var openNoNX = flaws()[0].open
+
 // foundSoon are the flaws that the oracle reports within a second, nearly always.
 var foundSoon = []string{"a SET without NX", "a moment by the client's clock", "no quorum", "one TTL for all readers", "a release with a dead context"}
 

@@ -40,7 +40,7 @@ func init() {
 		kind, renew = Mutex, Renew{Off: true}
 	case "own-keys":
 		kind, open = Mutex, func(o sessionConfig) (session, error) {
-			inner, err := openNoNX(o.servers.Redis.(*redis.Client))(o)
+			inner, err := openNoNX(o)
 			return ownKeys{inner}, err
 		}
 	case "exits":
@@ -143,9 +143,7 @@ func checkNoProcess(t *testing.T) {
 func raced(t *testing.T, s Scenario) Metrics {
 	t.Helper()
 	rdb := connect(t, server.ForTest(t).Addr())
-	r := started(t, rdb, s)
-	<-r.Done()
-	m := summed(t, r)
+	m := summed(t, ended(New(Servers{Redis: rdb}, s))(t))
 	checkNoKeys(t, rdb)
 	checkNoProcess(t)
 	return m

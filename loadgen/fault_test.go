@@ -105,12 +105,10 @@ func TestServersStopAndContinue(t *testing.T) {
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
 	for _, kind := range []FaultKind{Pause, Stop} {
-		r := check.Must(New(Servers{Redis: rdb, Power: set}, Scenario{
+		r := ended(New(Servers{Redis: rdb, Power: set}, Scenario{
 			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
 			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
 		}))(t)
-		running(t, r)
-		<-r.Done()
 		m := r.Metrics()
 		check.True(t, m.Latency.Wait.Max >= 1400*time.Millisecond && m.Faults[0].Struck == 1 && m.Verdict(r.Scenario()).Safe,
 			"%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
@@ -169,11 +167,9 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
-			r := check.Must(New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
+			ended(New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			}))(t)
-			running(t, r)
-			<-r.Done()
 			power.mu.Lock()
 			defer power.mu.Unlock()
 			if got := power.up.Sub(power.down); got < c.want || got > c.want+100*time.Millisecond || power.empty != c.empty {
@@ -202,18 +198,10 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 // A server works again at the end of a pause, however long it lasts.
 func TestALongPauseEndsWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := server.NewPiped()
-		defer s.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1})
-		defer rdb.Close()
-		hook := &unpauseHook{}
+		rdb, hook := piped(t), &unpauseHook{}
 		rdb.AddHook(hook)
-		run, err := New(Servers{Redis: rdb}, Scenario{Clients: 1, Duration: 20 * time.Second, Faults: []Fault{{Kind: Pause, For: 15 * time.Second}}})
-		check.NoError(t, err)
-		check.NoError(t, run.Start())
-		<-run.Done()
-		check.ErrorIs(t, run.Close(), nil)
-		m := run.Metrics()
+		s := Scenario{Clients: 1, Duration: 20 * time.Second, Faults: []Fault{{Kind: Pause, For: 15 * time.Second}}}
+		m := ended(New(Servers{Redis: rdb}, s))(t).Metrics()
 		check.True(t, hook.err == nil && hook.asked && m.Faults[0].Struck == 1, "unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/lock"
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +52,15 @@ func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 	t.Helper()
 	r := check.Must(New(Servers{Redis: rdb}, s))(t)
 	return running(t, r)
+}
+
+// ended returns a function that runs a new run to its end: ended(New(…))(t).
+func ended(r *Run, err error) func(testing.TB) *Run {
+	return func(t testing.TB) *Run {
+		t.Helper()
+		<-running(t, check.Must(r, err)(t)).Done()
+		return r
+	}
 }
 
 func running(t testing.TB, r *Run) *Run {
@@ -140,48 +148,4 @@ func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	keys := check.Must(rdb.Keys(context.Background(), "*").Result())(t)
 	check.AtMost(t, len(keys), 0, "keys left behind: %q", keys)
-}
-
-// noNXSession is a session that locks with a plain SET, without NX: every acquire succeeds at once.
-type noNXSession struct {
-	rdb   *redis.Client
-	owner string
-	ttl   time.Duration
-}
-
-func openNoNX(rdb *redis.Client) func(sessionConfig) (session, error) {
-	return func(o sessionConfig) (session, error) { return noNXSession{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
-}
-
-func (s noNXSession) as(id clientIdentity) session { return noNXSession{s.rdb, id.owner, s.ttl} }
-
-func (s noNXSession) close() error { return nil }
-
-func (s noNXSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
-	key, deadline := keys[0], time.Now().Add(s.ttl)
-	if err := s.rdb.Set(ctx, key, s.owner, s.ttl).Err(); err != nil {
-		return nil, err
-	}
-	ending, cancel := context.WithDeadlineCause(context.Background(), deadline, lock.ErrLost)
-	return &noNXLease{s, key, deadline, ending, cancel}, nil
-}
-
-// noNXLease is the lease of a noNXSession.
-type noNXLease struct {
-	noNXSession
-	key      string
-	deadline time.Time
-	ctx      context.Context
-	cancel   context.CancelFunc
-}
-
-func (s *noNXLease) Token() string            { return s.owner }
-func (s *noNXLease) Fence() int64             { return 0 }
-func (s *noNXLease) Context() context.Context { return s.ctx }
-func (s *noNXLease) Valid() bool              { return s.ctx.Err() == nil && time.Now().Before(s.deadline) }
-func (s *noNXLease) Deadline() time.Time      { return s.deadline }
-
-func (s *noNXLease) Unlock(ctx context.Context) error {
-	s.cancel()
-	return s.rdb.Del(ctx, s.key).Err()
 }

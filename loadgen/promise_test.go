@@ -204,9 +204,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			on := Servers{Redis: connect(t, addr)}
 			var m Metrics
 			for try := 0; try < 5 && c.found(m) == 0; try++ { // a stall of the machine, or a late answer, excuses the lock
-				r := check.Must(newRun(on, s, c.open))(t)
-				running(t, r)
-				<-r.Done()
+				r := ended(newRun(on, s, c.open))(t)
 				m = r.Metrics()
 			}
 			v := m.Verdict(s)
@@ -217,9 +215,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			check.True(t, len(m.Violations.Evidence) != 0, "there is no evidence")
 
 			// The unchanged lock keeps the same promise.
-			sound := check.Must(New(on, s))(t)
-			running(t, sound)
-			<-sound.Done()
+			sound := ended(New(on, s))(t)
 			m = sound.Metrics()
 			check.True(t, m.Verdict(s).Safe && m.Acquired >= 5, "%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 		})

@@ -99,11 +99,9 @@ func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 
 func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := piped(t)
-		r, err := newRun(Servers{Redis: rdb}, Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second}, openNoNX(rdb))
-		check.NoError(t, err)
-		<-running(t, r).Done()
-		due := arrivalsOf(r)
+		due := arrivalsOf(ended(newRun(Servers{Redis: piped(t)}, Scenario{
+			Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second,
+		}, openNoNX))(t))
 		// 2000 are expected, ± 45 with 68% confidence.
 		check.Between(t, len(due), 1850, 2150, "arrivals in 100 s at 20/s")
 		slices.Sort(due)
