@@ -187,6 +187,14 @@ func placed(t *testing.T, rdb *redis.Client, key string, now time.Time, commands
 	return only(t, rdb, key)
 }
 
+// commandsOf returns the commands of a text: "; " is between them, and a blank between their words.
+func commandsOf(text string) (all [][]string) {
+	for command := range strings.SplitSeq(text, "; ") {
+		all = append(all, strings.Split(command, " "))
+	}
+	return all
+}
+
 // later returns the action that sets a later deadline of a lock.
 func later(rdb *redis.Client, l keyspace.Lock) func(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error) {
 	if l.Endless() {
@@ -297,54 +305,43 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		key      string
-		commands [][]string
+		commands string
 		want     []string // {token} and {waiter} stand for the tokens, {process} for the end of the waiter's token
 		left     []string // keys
 	}{
-		{"redisson", "orders:1", [][]string{
-			{"HSET", "orders:1", owner, "2"}, {"PEXPIRE", "orders:1", "30000"},
-		}, []string{"redisson_lock__channel:{orders:1} 0"}, nil},
-		{"redisson, a name with braces", "{a}:1", [][]string{
-			{"HSET", "{a}:1", owner, "2"},
-		}, []string{"redisson_lock__channel:{a}:1 0"}, nil},
-		{"redisson fair, behind a dead waiter", "gate", [][]string{
-			{"HSET", "gate", owner, "1"}, {"PEXPIRE", "gate", "30000"},
-			{"RPUSH", "redisson_lock_queue:{gate}", "dead:1", second},
-			{"ZADD", "redisson_lock_timeout:{gate}", "{ms-1000}", "dead:1", "{ms+330000}", second},
-		}, []string{"redisson_lock__channel:{gate}:" + second + " 0", "redisson_lock__channel:{gate} 0"},
+		{"redisson", "orders:1", "HSET orders:1 " + owner + " 2; PEXPIRE orders:1 30000", []string{"redisson_lock__channel:{orders:1} 0"}, nil},
+		{"redisson, a name with braces", "{a}:1", "HSET {a}:1 " + owner + " 2", []string{"redisson_lock__channel:{a}:1 0"}, nil},
+		{"redisson fair, behind a dead waiter", "gate",
+			"HSET gate " + owner + " 1; PEXPIRE gate 30000; RPUSH redisson_lock_queue:{gate} dead:1 " + second + "; " +
+				"ZADD redisson_lock_timeout:{gate} {ms-1000} dead:1 {ms+330000} " + second,
+			[]string{"redisson_lock__channel:{gate}:" + second + " 0", "redisson_lock__channel:{gate} 0"},
 			[]string{"redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"}},
-		{"redisson rw, the only reader", "rates", [][]string{
-			{"HSET", "rates", "mode", "read", owner, "2"}, {"PEXPIRE", "rates", "30000"},
-			{"SET", "{rates}:" + owner + ":rwlock_timeout:1", "1", "PX", "30000"},
-			{"SET", "{rates}:" + owner + ":rwlock_timeout:2", "1", "PX", "30000"},
-		}, []string{"redisson_rwlock:{rates} 1"}, nil},
-		{"locktop reentrant", "ledger", [][]string{
-			{"HSET", "ledger", token, "2"}, {"PEXPIRE", "ledger", "30000"},
-		}, []string{"{ledger}:free ledger"}, nil},
-		{"locktop", "jobs", [][]string{{"SET", "jobs", token, "PX", "30000"}}, []string{"{jobs}:free jobs"}, nil},
-		{"locktop fair", "{f}:line", [][]string{
-			{"SET", "{f}:line", token, "PX", "30000"},
-			{"ZADD", "{f}:line::queue", "1", "dead", "2", waiter},
-			{"ZADD", "{f}:line::alive", "{ms-1}", "dead", "{ms+5000}", waiter},
-		}, []string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
-		{"locktop semaphore, over its limit", "pool", [][]string{
-			{"ZADD", "pool", "{ms-1000}", waiter, "{ms+20000}", token, "+inf", "limit:1"}, {"PEXPIRE", "pool", "30000"},
-		}, []string{"{pool}:free pool"}, nil},
-		{"redisson permits", "{gpu}:timeout", [][]string{
-			{"SET", "gpu", "0"},
-			{"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "{ms+20000}", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
-		}, []string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
-		{"spring", "my-registry:orders:42", [][]string{
-			{"SET", "my-registry:orders:42", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
-		}, []string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
-		{"set nx without a registry", "lock", [][]string{{"SET", "lock", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"}}, nil, nil},
-		{"locktop rw, its writer", "book", [][]string{
-			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
-		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
+		{"redisson rw, the only reader", "rates",
+			"HSET rates mode read " + owner + " 2; PEXPIRE rates 30000; SET {rates}:" + owner + ":rwlock_timeout:1 1 PX 30000; " +
+				"SET {rates}:" + owner + ":rwlock_timeout:2 1 PX 30000",
+			[]string{"redisson_rwlock:{rates} 1"}, nil},
+		{"locktop reentrant", "ledger", "HSET ledger " + token + " 2; PEXPIRE ledger 30000", []string{"{ledger}:free ledger"}, nil},
+		{"locktop", "jobs", "SET jobs " + token + " PX 30000", []string{"{jobs}:free jobs"}, nil},
+		{"locktop fair", "{f}:line",
+			"SET {f}:line " + token + " PX 30000; ZADD {f}:line::queue 1 dead 2 " + waiter +
+				"; ZADD {f}:line::alive {ms-1} dead {ms+5000} " + waiter,
+			[]string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
+		{"locktop semaphore, over its limit", "pool",
+			"ZADD pool {ms-1000} " + waiter + " {ms+20000} " + token + " +inf limit:1; PEXPIRE pool 30000", []string{"{pool}:free pool"}, nil},
+		{"redisson permits", "{gpu}:timeout",
+			"SET gpu 0; " +
+				"ZADD {gpu}:timeout {ms+60000} \x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08" +
+				" {ms+20000} \x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
+			[]string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
+		{"spring", "my-registry:orders:42", "SET my-registry:orders:42 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000",
+			[]string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"set nx without a registry", "lock", "SET lock 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000", nil, nil},
+		{"locktop rw, its writer", "book", "HSET book v 1 w 1:{ms+20000}:" + token + " s 1; PEXPIRE book 30000",
+			[]string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			now := clock(t, rdb)
-			seen := placed(t, rdb, c.key, now, c.commands)
+			seen := placed(t, rdb, c.key, now, commandsOf(c.commands))
 			got := heard(t, rdb, func() { check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t) })
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
@@ -413,24 +410,21 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, c := range []struct {
 		name, key, list string
-		commands        [][]string
+		commands        string
 		want            string   // what the first waiter receives
 		left            []string // keys
 	}{
-		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{{"SET", "lock:feed", "bT9zQ0hXa2p4Vm1yTn+cAb3d"}}, "1", nil},
-		{"walrus", "lock:crawl", "lock.event:crawl", [][]string{
-			{"SET", "lock:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345"},
-		}, "1", nil},
-		{"redis-semaphore (Ruby)", "SEMAPHORE:x:GRABBED", "SEMAPHORE:x:AVAILABLE", [][]string{
-			{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}, {"SET", "SEMAPHORE:x:EXISTS", "2"},
-		}, "1", []string{"SEMAPHORE:x:EXISTS"}},
-		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", "uniquejobs:0f6a:QUEUED", [][]string{
-			{"SET", "uniquejobs:0f6a", job}, {"HSET", "uniquejobs:0f6a:LOCKED", job, "{f-7000}"}, {"SET", "uniquejobs:0f6a:INFO", "{}"},
-			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
-		}, "1", []string{"uniquejobs:digests"}},
+		{"python-redis-lock", "lock:feed", "lock-signal:feed", "SET lock:feed bT9zQ0hXa2p4Vm1yTn+cAb3d", "1", nil},
+		{"walrus", "lock:crawl", "lock.event:crawl", "SET lock:crawl \x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", "1", nil},
+		{"redis-semaphore (Ruby)", "SEMAPHORE:x:GRABBED", "SEMAPHORE:x:AVAILABLE",
+			"HSET SEMAPHORE:x:GRABBED 1 {f-7000}; SET SEMAPHORE:x:EXISTS 2", "1", []string{"SEMAPHORE:x:EXISTS"}},
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", "uniquejobs:0f6a:QUEUED",
+			"SET uniquejobs:0f6a " + job + "; HSET uniquejobs:0f6a:LOCKED " + job + " {f-7000}; SET uniquejobs:0f6a:INFO {}; " +
+				"ZADD uniquejobs:digests 1 uniquejobs:0f6a 2 uniquejobs:other",
+			"1", []string{"uniquejobs:digests"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), c.commands)))(t)
+			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands))))(t)
 			got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result()
 			check.True(t, err == nil && got[1] == c.want, "a waiter gets %q, %v", got, err)
 			check.DeepEqual(t, slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())), c.left, "it left")
@@ -478,42 +472,33 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
 	for _, c := range []struct {
 		name, key string
-		commands  [][]string
+		commands  string
 		left      []string // in the format of everything
 	}{
-		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", [][]string{
-			{"HSET", "uniquejobs:0f6a:LOCKED", "4f2b8c6a1d4e", "{f-7000}"},
-			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
-		}, []string{`list "uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "uniquejobs:digests" [{2 uniquejobs:other}] never=true`}},
-		{"a writer of symfony's", "invoice:1", [][]string{
-			{"ZADD", "invoice:1", "{ms+300000}", write, "{ms+300000}", "__write__"}, {"PEXPIRE", "invoice:1", "300000"},
-		}, nil},
-		{"redisson permits", "{gpu}:timeout", [][]string{
-			{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
-		}, []string{`string "gpu" 2 never=true`}},
-		{"go-redislock fair", "{print}", [][]string{
-			{"SET", "{print}", "req-1", "PX", "30000"}, {"ZADD", "{print}:queue", "1", "req-1", "2", "req-2"},
-		}, []string{`zset "{print}:queue" [{2 req-2}] never=true`}},
-		{"magento", "sess_1", [][]string{
-			{"HSET", "sess_1", "lock", "3", "pid", "shop-01|3121"},
-		}, []string{`hash "sess_1" map[lock:0 pid:shop-01|3121] never=true`}},
-		{"mlanett", "lock:owner:report", [][]string{
-			{"SET", "lock:owner:report", "web-01:4242"}, {"SET", "lock:expire:report", "{s+9000}"},
-		}, nil},
-		{"rueidislock", "rueidislock:0:r", [][]string{
-			{"SET", "rueidislock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
-			{"SET", "rueidislock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
-		}, nil},
-		{"valkeylock", "valkeylock:0:r", [][]string{
-			{"SET", "valkeylock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
-			{"SET", "valkeylock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
-		}, nil},
-		{"simple-redis-mutex", "@simple-redis-mutex:lock-a", [][]string{
-			{"SET", "@simple-redis-mutex:lock-a", "0.8130532169470143", "PX", "5000"}, {"SET", "@simple-redis-mutex:fencing-tokens", "7"},
-		}, []string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED",
+			"HSET uniquejobs:0f6a:LOCKED 4f2b8c6a1d4e {f-7000}; ZADD uniquejobs:digests 1 uniquejobs:0f6a 2 uniquejobs:other",
+			[]string{`list "uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "uniquejobs:digests" [{2 uniquejobs:other}] never=true`}},
+		{"a writer of symfony's", "invoice:1", "ZADD invoice:1 {ms+300000} " + write + " {ms+300000} __write__; PEXPIRE invoice:1 300000", nil},
+		{"redisson permits", "{gpu}:timeout", "SET gpu 1; ZADD {gpu}:timeout {ms+60000} \x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
+			[]string{`string "gpu" 2 never=true`}},
+		{"go-redislock fair", "{print}", "SET {print} req-1 PX 30000; ZADD {print}:queue 1 req-1 2 req-2",
+			[]string{`zset "{print}:queue" [{2 req-2}] never=true`}},
+		{"magento", "sess_1", "HSET sess_1 lock 3 pid shop-01|3121", []string{`hash "sess_1" map[lock:0 pid:shop-01|3121] never=true`}},
+		{"mlanett", "lock:owner:report", "SET lock:owner:report web-01:4242; SET lock:expire:report {s+9000}", nil},
+		{"rueidislock", "rueidislock:0:r",
+			"SET rueidislock:0:r \x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes PX 5000; " +
+				"SET rueidislock:2:r \x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes PX 5000",
+			nil},
+		{"valkeylock", "valkeylock:0:r",
+			"SET valkeylock:0:r \x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes PX 5000; " +
+				"SET valkeylock:2:r \x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes PX 5000",
+			nil},
+		{"simple-redis-mutex", "@simple-redis-mutex:lock-a",
+			"SET @simple-redis-mutex:lock-a 0.8130532169470143 PX 5000; SET @simple-redis-mutex:fencing-tokens 7",
+			[]string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), c.commands)))(t)
+			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands))))(t)
 			got, want := everything(t, rdb), strings.Join(c.left, "\n")
 			check.True(t, got == want, "it left\n%s\nwant\n%s", got, want)
 		})
@@ -529,19 +514,17 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 	now := clock(t, rdb)
 	for _, c := range []struct {
 		name, key, goes string
-		commands        [][]string
+		commands        string
 		left            string // in the format of everything
 		lasts           time.Duration
 	}{
-		{"go-redislock rw", "page:home", goes, [][]string{
-			{"HSET", "page:home", "mode", "read", "rcount", "3", "r:" + goes, "1", "r:" + stays, "2"}, {"PEXPIRE", "page:home", "300000"},
-		}, `hash "page:home" map[mode:read r:` + stays + `:2 rcount:2] never=false`, 5 * time.Minute},
-		{"symfony", "invoice:1", longer, [][]string{
-			{"ZADD", "invoice:1", "{ms+300000}", longer, "{ms+120000}", shorter}, {"PEXPIREAT", "invoice:1", "{ms+300000}"},
-		}, fmt.Sprintf(`zset "invoice:1" [{%v %s}] never=false`, float64(now.UnixMilli()+120_000), shorter), 2 * time.Minute},
+		{"go-redislock rw", "page:home", goes, "HSET page:home mode read rcount 3 r:" + goes + " 1 r:" + stays + " 2; PEXPIRE page:home 300000",
+			`hash "page:home" map[mode:read r:` + stays + `:2 rcount:2] never=false`, 5 * time.Minute},
+		{"symfony", "invoice:1", longer, "ZADD invoice:1 {ms+300000} " + longer + " {ms+120000} " + shorter + "; PEXPIREAT invoice:1 {ms+300000}",
+			fmt.Sprintf(`zset "invoice:1" [{%v %s}] never=false`, float64(now.UnixMilli()+120_000), shorter), 2 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seen := placed(t, rdb, c.key, now, c.commands)
+			seen := placed(t, rdb, c.key, now, commandsOf(c.commands))
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
 			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			check.Equal(t, everything(t, rdb), c.left, "it left")
