@@ -41,9 +41,7 @@ func piping(t testing.TB, s *server.Embedded) *redis.Client {
 }
 
 func closing(t testing.TB, rdb *redis.Client) *redis.Client {
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	return rdb
 }
 
@@ -65,9 +63,7 @@ func ended(r *Run, err error) func(testing.TB) *Run {
 
 func running(t testing.TB, r *Run) *Run {
 	t.Helper()
-	t.Cleanup(func() {
-		check.ErrorIs(t, r.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, r.Close(), nil) })
 	check.NoError(t, r.Start())
 	return r
 }

@@ -174,9 +174,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 		{
 			"a reentrant lock that its first release frees",
 			Scenario{Lock: Lock{Kind: Reentrant, TTL: 2 * time.Second}, Depth: 3},
-			openWrapped(func(l lease) lease {
-				return freedEarly{l.(*reentrantLease), deleting}
-			}),
+			openWrapped(func(l lease) lease { return freedEarly{l.(*reentrantLease), deleting} }),
 			func(m Metrics) int64 { return m.Violations.UnexplainedLoss },
 			"no fault explains",
 		},

@@ -69,9 +69,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 			}
 		}
 	})
-	until(t, r, "releases, losses and time-outs", func(m Metrics) bool {
-		return m.Released > 50 && m.Expired > 5 && m.TimedOut > 50
-	})
+	until(t, r, "releases, losses and time-outs", func(m Metrics) bool { return m.Released > 50 && m.Expired > 5 && m.TimedOut > 50 })
 	close(done)
 	all.Wait()
 	stop(t, r)

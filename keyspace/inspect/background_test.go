@@ -248,9 +248,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l.wait(t, "push again", func() bool { return l.follow.Mode == keyspace.Push })
 	do(t, rdb, "SET", "lock:standing", "token:again", "PX", 600_000)
 	do(t, rdb, "SET", "lock:b", "token:2", "PX", 600_000)
-	l.wait(t, "the next lock", func() bool {
-		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")()
-	})
+	l.wait(t, "the next lock", func() bool { return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")() })
 }
 
 // The connection pool reconnects without an error. If the server restarts when a changed lock is

@@ -59,9 +59,7 @@ func recordIn(t *testing.T, dir string, o DirOptions, all []keyspace.Snapshot) {
 
 // hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
 // The tests share the snapshots.
-var hour = sync.OnceValue(func() []keyspace.Snapshot {
-	return newChurn(1).run(750, 4*time.Second, 12)
-})
+var hour = sync.OnceValue(func() []keyspace.Snapshot { return newChurn(1).run(750, 4*time.Second, 12) })
 
 // atDir returns the snapshot of a moment, which must not fail.
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {

@@ -158,9 +158,7 @@ func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
 			s.Faults = repeated(s.Faults, s.Duration)
 			l := r.start(2, s)
 			began := time.Now()
-			r.until(l, "an overlap of two agents", func(m loadgen.Metrics) bool {
-				return acrossAgents(l) || !m.Running
-			})
+			r.until(l, "an overlap of two agents", func(m loadgen.Metrics) bool { return acrossAgents(l) || !m.Running })
 			took := time.Since(began)
 			_ = l.Stop() // leases that have ended cannot be released
 			seen := l.Witness()

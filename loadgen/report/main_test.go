@@ -27,9 +27,7 @@ func piped(t *testing.T) *redis.Client {
 }
 
 func closing(t *testing.T, rdb *redis.Client) *redis.Client {
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	return rdb
 }
 
@@ -42,9 +40,7 @@ func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
 
 func running(t *testing.T, r *loadgen.Run) *loadgen.Run {
 	t.Helper()
-	t.Cleanup(func() {
-		check.ErrorIs(t, r.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, r.Close(), nil) })
 	check.NoError(t, r.Start())
 	return r
 }
