@@ -78,28 +78,17 @@ func TestOnlyAddressesOfThisMachineAreLocal(t *testing.T) {
 	}
 }
 
-// clockHook makes the server's clock be of another time, and delays some replies.
-type clockHook struct {
-	ahead  time.Duration
-	delays []time.Duration // of the requests, in turn
-}
-
-func (h *clockHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
+// clockHook makes the server's clock be of another time, and delays some replies, in turn.
+func clockHook(ahead time.Duration, delays ...time.Duration) hook {
+	return hook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
 		if there, ok := cmd.(*redis.TimeCmd); ok {
-			there.SetVal(time.Now().Add(h.ahead))
-			time.Sleep(h.delays[0]) // only the reply is late: half of it would be the error
-			h.delays = append(h.delays[1:], h.delays[0])
+			there.SetVal(time.Now().Add(ahead))
+			time.Sleep(delays[0]) // only the reply is late: half of it would be the error
+			delays = append(delays[1:], delays[0])
 		}
 		return err
-	}
-}
-
-func (h *clockHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *clockHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	}}
 }
 
 // The difference of two clocks goes by the fastest reply, so one slow reply does no harm.
@@ -109,7 +98,7 @@ func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
 		for _, shift := range []time.Duration{0, time.Minute} {
 			rdb := connect(t, server.EmbeddedForTest(t).Addr())
 			ms := time.Millisecond
-			rdb.AddHook(&clockHook{ahead, []time.Duration{200 * ms, 200 * ms, 0, 200 * ms, 200 * ms}})
+			rdb.AddHook(clockHook(ahead, 200*ms, 200*ms, 0, 200*ms, 200*ms))
 			behind, err := clockBehind(t.Context(), rdb, func() time.Time { return time.Now().Add(shift) })
 			check.True(t, err == nil && (behind-(ahead-shift)).Abs() <= 50*ms, "ahead %s, shift %s: %s, %v", ahead, shift, behind, err)
 		}

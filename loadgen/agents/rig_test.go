@@ -30,6 +30,28 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
+// hook changes how a client sends single commands and pipelines, if it has a function for them.
+type hook struct {
+	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+	pipeline func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error
+}
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	if h.process == nil {
+		return next
+	}
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next) }
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	if h.pipeline == nil {
+		return next
+	}
+	return func(ctx context.Context, all []redis.Cmder) error { return h.pipeline(ctx, all, next) }
+}
+
 // rig is agents in this process, with the servers of their runs.
 type rig struct {
 	t       *testing.T

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,21 +91,6 @@ func TestEventsOfAgentsHaveOneClock(t *testing.T) {
 	check.Equal(t, len(s.events), 2, "events")
 }
 
-// downHook fails all pipelines while it is down.
-type downHook struct{ down atomic.Bool }
-
-func (h *downHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, all []redis.Cmder) error {
-		if h.down.Load() {
-			return errors.New("down")
-		}
-		return next(ctx, all)
-	}
-}
-
-func (h *downHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (h *downHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
-
 // The seconds of snapshots that could not be sent are in the next one.
 func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,10 +98,16 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		defer s.Close()
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1})
 		defer rdb.Close()
-		var hook downHook
-		control := control{redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1}), "x"}
-		control.rdb.(*redis.Client).AddHook(&hook)
-		defer control.rdb.Close()
+		var isDown bool // the control server
+		other := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1})
+		other.AddHook(hook{pipeline: func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error {
+			if isDown {
+				return errors.New("down")
+			}
+			return next(ctx, all)
+		}})
+		defer other.Close()
+		control := control{other, "x"}
 		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
 		check.NoError(t, err)
 		run.Join(1)
@@ -125,7 +115,7 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		h := &share{agent: &Agent{}, control: control, number: 1, run: run, answered: time.Now()}
 		for _, down := range []bool{false, true, true, false, false} {
 			time.Sleep(time.Second)
-			hook.down.Store(down)
+			isDown = down
 			h.report(t.Context(), messageSnapshot, nil)
 		}
 		check.ErrorIs(t, run.Close(), nil)
@@ -181,31 +171,19 @@ func TestAgentsNameTheServerOfAFault(t *testing.T) {
 	check.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "the events of the agent")
 }
 
-// popHook calls popped when the agent has taken a ticket.
-type popHook struct{ popped func() }
-
-func (h popHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "blpop" && err == nil {
-			h.popped()
-		}
-		return err
-	}
-}
-
-func (h popHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h popHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
 // An agent that is interrupted before it has joined a run leaves its ticket to the next agent.
 func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 	for _, when := range []string{"while it waits", "while it connects"} {
 		rdb := connect(t, server.EmbeddedForTest(t).Addr())
 		ctx, cancel := context.WithCancel(t.Context())
 		if when == "while it waits" {
-			rdb.AddHook(popHook{cancel})
+			rdb.AddHook(hook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				err := next(ctx, cmd)
+				if cmd.Name() == "blpop" && err == nil { // the agent has taken its ticket
+					cancel()
+				}
+				return err
+			}})
 		}
 		a := Agent{Control: rdb, Open: func(ctx context.Context, _ Target) (on loadgen.Servers, release func(), err error) {
 			cancel()
