@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
 )
 
 func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
@@ -154,26 +153,6 @@ func TestAGreedyClientComesBackAtOnce(t *testing.T) {
 		Faults: []Fault{{At: 15 * time.Second, Kind: Greedy, For: 20 * time.Second}},
 	}, 60*time.Second)[0]
 	check.Between(t, m.Acquired, 22, 25, "holds")
-}
-
-func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
-		Clients: 8, Keys: Keys{N: 1}, Hold: Const(200 * time.Millisecond), Lock: Lock{Wait: Wait{Poll: 10 * time.Millisecond}},
-	})
-	var m Metrics
-	for _, kind := range []FaultKind{ExternalDelete, Flush} {
-		before := r.Metrics().Violations.Overlap.Count
-		next := time.Now()
-		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
-			if time.Now().After(next) { // the fault may have come between two holds
-				next = time.Now().Add(300 * time.Millisecond)
-				check.NoError(t, r.Inject(Fault{Kind: kind}))
-			}
-			return m.Violations.Overlap.Count > before
-		})
-	}
-	check.True(t, m.Violations.Overlap.Excused == m.Violations.Overlap.Count && m.Verdict(r.Scenario()).Safe,
-		"%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
 }
 
 func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {

@@ -198,21 +198,6 @@ func TestRenewedLeaseIsNotLost(t *testing.T) {
 	check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
 }
 
-func TestStolenLeaseIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := piped(t)
-		r := started(t, rdb, Scenario{
-			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(time.Hour),
-		})
-		time.Sleep(time.Second)
-		n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result()
-		check.Require(t, err == nil && n == 1, "deleted %d keys, %v", n, err)
-		time.Sleep(10 * time.Second)
-		m := summed(t, r)
-		check.True(t, m.Lost == 1 && m.Clients.Holding == 0, "got %+v", m)
-	})
-}
-
 func TestImpatientClientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)

@@ -107,16 +107,21 @@ func (f *film) acquire(key, client string, ttl time.Duration) *film {
 	return f
 }
 
-// renew sets a new deadline.
-func (f *film) renew(key string, ttl time.Duration) *film {
+// change changes a lock.
+func (f *film) change(key string, change func(l *keyspace.Lock)) *film {
 	l := f.locks[key]
-	l.Holders = slices.Clone(l.Holders)
-	l.Expires = f.at.Add(ttl)
-	l.Holders[0].Expires = l.Expires
-	l.Renewals++
-	l.Renewed = f.at
+	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
+	change(&l)
 	f.locks[key] = l
 	return f
+}
+
+// renew sets a new deadline.
+func (f *film) renew(key string, ttl time.Duration) *film {
+	return f.change(key, func(l *keyspace.Lock) {
+		l.Expires, l.Renewals, l.Renewed = f.at.Add(ttl), l.Renewals+1, f.at
+		l.Holders[0].Expires = l.Expires
+	})
 }
 
 // keep renews a lock n times, each time after 10 s and for 30 s.
@@ -144,25 +149,20 @@ func (f *film) end(key string, kind keyspace.EventKind) *film {
 
 // wait lets n more clients wait.
 func (f *film) wait(key string, n int) *film {
-	l := f.locks[key]
-	l.Key, l.Node, l.Format = key, "10.0.0.5:6379", "test"
-	l.Waiters = slices.Clone(l.Waiters)
-	for range n {
-		f.tokens++
-		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: fmt.Sprintf("waiter-%d", f.tokens), Since: f.at})
-	}
-	f.locks[key] = l
-	f.emit(keyspace.WaiterJoined, l, keyspace.Holder{})
+	f.change(key, func(l *keyspace.Lock) {
+		l.Key, l.Node, l.Format = key, "10.0.0.5:6379", "test"
+		for range n {
+			f.tokens++
+			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: fmt.Sprintf("waiter-%d", f.tokens), Since: f.at})
+		}
+	})
+	f.emit(keyspace.WaiterJoined, f.locks[key], keyspace.Holder{})
 	return f
 }
 
 // disconnect ends the connection of the holder.
 func (f *film) disconnect(key string) *film {
-	l := f.locks[key]
-	l.Holders = slices.Clone(l.Holders)
-	l.Holders[0].DisconnectedAt = f.at
-	f.locks[key] = l
-	return f
+	return f.change(key, func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = f.at })
 }
 
 // tell adds a notice of the server.
@@ -193,9 +193,7 @@ func (f *film) deadlock() *film {
 	keys := []string{key, "other:a", "other:b"}
 	for i, k := range keys {
 		f.acquire(k, owners[i], 60*time.Second)
-		l := f.locks[k]
-		l.Holders[0].ID, l.Holders[0].Label = owners[i], ""
-		f.locks[k] = l
+		f.change(k, func(l *keyspace.Lock) { l.Holders[0].ID, l.Holders[0].Label = owners[i], "" })
 	}
 	f.events = nil
 	for _, k := range keys {
@@ -203,9 +201,7 @@ func (f *film) deadlock() *film {
 	}
 	f.pass(2 * time.Second)
 	for i, k := range keys {
-		l := f.locks[k]
-		l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}}
-		f.locks[k] = l
+		f.change(k, func(l *keyspace.Lock) { l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}} })
 	}
 	return f
 }

@@ -157,10 +157,8 @@ func incidents() []staged {
 		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection had the name ?7"}, []string{"shorter than"}},
 		{"one expiry of a holder without a name", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second)
-			l := f.locks[key]
-			l.Holders[0].Label = ""
-			f.locks[key], f.events = l, nil
-			f.emit(keyspace.Acquired, l, l.Holders[0])
+			f.change(key, func(l *keyspace.Lock) { l.Holders[0].Label = "" }).events = nil
+			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
 			f.pass(11 * time.Second)
 		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection had"}},
 		{"pollers too slow", func(f *film) {
@@ -259,11 +257,8 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
 	f := newFilm()
 	f.acquire(key, "worker-7", 10*time.Second)
-	l := f.locks[key]
-	l.Holders[0].Since = f.at.Add(-750 * 24 * time.Hour)
-	f.locks[key] = l
-	f.events = nil
-	f.emit(keyspace.Acquired, l, l.Holders[0])
+	f.change(key, func(l *keyspace.Lock) { l.Holders[0].Since = f.at.Add(-750 * 24 * time.Hour) }).events = nil
+	f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
 	f.pass(11 * time.Second)
 	all := f.stories(t)
 	check.True(t, len(all) == 1 && strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s"), "the stories are %+v", all)
@@ -314,9 +309,7 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 		"with a waiter each": func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).wait(key, i%2).pass(time.Second)
 			f.end(key, keyspace.HandedOver).pass(5 * time.Millisecond)
-			l := f.locks[key]
-			l.Waiters = nil
-			f.locks[key] = l
+			f.change(key, func(l *keyspace.Lock) { l.Waiters = nil })
 		},
 		"of a client that reconnects": func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).disconnect(key).pass(2 * time.Second)
@@ -324,9 +317,7 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 		},
 		"on a node that changes, by resharding": func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second).pass(time.Second)
-			l := f.locks[key]
-			l.Node = fmt.Sprintf("10.0.0.%d:6379", i%3)
-			f.locks[key] = l
+			f.change(key, func(l *keyspace.Lock) { l.Node = fmt.Sprintf("10.0.0.%d:6379", i%3) })
 			f.pass(time.Second).end(key, keyspace.Released)
 		},
 		"between pauses in which nobody waits": func(f *film, i int) {

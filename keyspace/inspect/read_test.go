@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
 )
 
 // answers returns a read of a string with these replies.
@@ -45,15 +44,4 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		check.True(t, ok == c.ok, "%s: taken for an entry: %v", c.name, ok)
 		check.True(t, !ok || c.name != "held" || e.Expires.Equal(start.Add(time.Second)), "it expires at %v", e.Expires)
 	}
-}
-
-// When authentication fails, go-redis leaves the commands without an error.
-// Their empty replies must not count as empty values.
-func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
-	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
-	l := meteredConn{rdb: rdb, denied: &deniedCommands{}, answer: &lastAnswer{}}
-	p := rdb.Pipeline()
-	p.GetRange(t.Context(), "lock:a", 0, 9)
-	check.True(t, l.send(t.Context(), "read keys", p) != nil, "it went well")
 }
