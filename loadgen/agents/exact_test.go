@@ -20,16 +20,15 @@ func TestTheFiguresOfAgentsAreThoseOfAllTheirEvents(t *testing.T) {
 	testtier.Long(t, "it runs loads by agents for seconds")
 	t.Parallel()
 	shifts := []time.Duration{5 * time.Second, -5 * time.Second, 0}
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, server.EmbeddedForTest(t).Addr(), []string{server.EmbeddedForTest(t).Addr()}, shifts...)
-		compareWithEvents(t, r)
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, server.ForTest(t).Addr(), []string{server.ForTest(t).Addr()}, shifts...)
-		compareWithEvents(t, r)
-	})
+	for name, addr := range map[string]func(*testing.T) string{
+		"embedded": func(t *testing.T) string { return server.EmbeddedForTest(t).Addr() },
+		"redis":    func(t *testing.T) string { return server.ForTest(t).Addr() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			compareWithEvents(t, newRig(t, addr(t), []string{addr(t)}, shifts...))
+		})
+	}
 }
 
 func compareWithEvents(t *testing.T, r *rig) {

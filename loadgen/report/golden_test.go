@@ -103,6 +103,7 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	check.NoError(t, json.Indent(&document, raw, "", " "))
 	golden.Check(t, "report.txt", text.String())
 	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
+	golden.WellFormed(t, page.String())
 	golden.Check(t, "report.csv", seconds.String())
 	golden.Check(t, "report.json", document.String())
 	check.False(t, strings.Contains(text.String(), "\x1b"), "the text has bytes of the server in it")

@@ -143,72 +143,66 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	testtier.Long(t, "it measures clocks for seconds")
 	rdb := connect(t, server.EmbeddedForTest(t).Addr())
 	w, other := open(t, rdb), witness.Join(rdb, "run")
-	rdb.AddHook(slowHook{})
+	const slowTrip = 20 * time.Millisecond
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		time.Sleep(slowTrip)
+		return next(ctx, cmd)
+	}))
 	for range 100 {
 		other.Flush(t.Context())
 	}
-	fail := &failingHook{}
-	rdb.AddHook(fail)
-	fail.on.Store(true)
+	fail := failing(rdb)
+	fail.Store(true)
 	other.Flush(t.Context())
-	fail.on.Store(false)
+	fail.Store(false)
 	other.Flush(t.Context())
 	check.NoError(t, w.Close(t.Context()))
 	r := w.Results()
 	check.True(t, r.P50 >= slowTrip && r.Unseen == 1, "p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
 }
 
-const slowTrip = 20 * time.Millisecond
+// hook changes how a client sends a command.
+type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
-// slowHook makes each command take slowTrip longer.
-type slowHook struct{ redis.Hook }
-
-func (slowHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
-func (slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		time.Sleep(slowTrip)
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+
+// failing makes each command of a client that adds to a stream fail while the result is true.
+func failing(rdb *redis.Client) *atomic.Bool {
+	var on atomic.Bool
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if on.Load() && cmd.Name() == "xadd" {
+			cmd.SetErr(errors.New("refused"))
+			return cmd.Err()
+		}
 		return next(ctx, cmd)
-	}
+	}))
+	return &on
 }
 
 // A fault that deletes locks excuses the overlaps that it causes, even if the witness does
 // not get to know of it.
 func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
-	for _, failing := range []bool{false, true} {
+	for _, fails := range []bool{false, true} {
 		rdb := connect(t, server.EmbeddedForTest(t).Addr())
 		w := open(t, rdb)
-		fail := &failingHook{}
-		rdb.AddHook(fail)
+		fail := failing(rdb)
 		first := w.Enter(t.Context(), "client-1", []string{"k"}, false)
-		fail.on.Store(failing)
+		fail.Store(fails)
 		ended := w.LossBegan(t.Context())
-		fail.on.Store(false)
+		fail.Store(false)
 		second := w.Enter(t.Context(), "client-2", []string{"k"}, false)
 		ended()
 		first.Leave(t.Context(), valid)
 		second.Leave(t.Context(), valid)
 		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
-		check.True(t, r.Overlaps == 1 && r.Excused == 1 && (r.Unseen > 0) == failing, "failing %t: %+v", failing, r)
-	}
-}
-
-// failingHook makes each command that adds to a stream fail while it is on.
-type failingHook struct {
-	slowHook
-	on atomic.Bool
-}
-
-func (h *failingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.on.Load() && cmd.Name() == "xadd" {
-			cmd.SetErr(errors.New("refused"))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
+		check.True(t, r.Overlaps == 1 && r.Excused == 1 && (r.Unseen > 0) == fails, "failing %t: %+v", fails, r)
 	}
 }
 
