@@ -274,7 +274,6 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 	check.True(t, slices.Equal(got, []string{"lock:1", "lock:2", "lock:10"}), "got %q", got)
 }
 
-// A lock that outlives the deadline in its value is not held any more.
 func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
 	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
 		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: t0}}}

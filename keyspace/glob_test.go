@@ -11,7 +11,6 @@ import (
 	"locktop/keyspace"
 )
 
-// A glob matches the same keys as in SCAN and KEYS.
 func TestGlobsAreThoseOfRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	defer rdb.Close()

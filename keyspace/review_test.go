@@ -13,7 +13,6 @@ import (
 	"locktop/keyspace"
 )
 
-// A review that checks only what has changed is the same as one that checks all locks.
 func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	lock := func(now time.Time, i int) *keyspace.Lock {

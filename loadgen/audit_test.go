@@ -95,7 +95,6 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 	})
 }
 
-// A flush that finds no lock has no effect, and excuses nothing.
 func TestAFlushThatDeletedNothingIsNoCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
@@ -114,7 +113,6 @@ type older struct{ *heldKey }
 
 func (older) first() time.Time { return time.Now().Add(-2 * time.Second) }
 
-// An excuse reaches back to the first entry of a lease.
 func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ended(newRun(Servers{Redis: piped(t)}, Scenario{

@@ -80,7 +80,6 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 	}
 }
 
-// If a lease is lost early, its holder is notified before the deadline.
 func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{

@@ -98,7 +98,6 @@ func TestAFaultIsCostlyIfItMayCostALease(t *testing.T) {
 	}
 }
 
-// Each fault that may cost a lock has its place in the table of causes.
 func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 	for _, kind := range FaultKinds() {
 		o := oracle.New(oracle.Config{})
@@ -108,7 +107,6 @@ func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 	}
 }
 
-// A loss after a freeze is explained, and every report says so.
 func TestTheVerdictSaysWhatWasExplained(t *testing.T) {
 	s := Scenario{
 		Clients: 3, Keys: Keys{N: 1}, Seed: 1, Hold: Const(500 * time.Millisecond), Think: Const(10 * time.Millisecond), Lock: Lock{TTL: time.Second},

@@ -206,7 +206,6 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 	}
 }
 
-// A client process that does not renew has kept its lock until the latest end of its lease.
 func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 	t.Parallel()
 	e := scripted(t, Lock{TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
@@ -507,20 +506,14 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 	checkNoProcess(t)
 }
 
-func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
+func TestTheClockOfAClientProcessIsNotAheadUnlessItsHelloOffersThat(t *testing.T) {
 	testtier.Long(t, "it runs loads of client processes for seconds")
 	s := Scenario{
-		Lock: process("classic/getset", time.Second), Clients: 3, Keys: Keys{N: 1}, Seed: 1, Duration: 4 * time.Second,
+		Lock: process(Mutex, time.Second), Clients: 3, Keys: Keys{N: 1}, Seed: 1, Duration: time.Second,
 		Hold: Const(100 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Skew, By: 3 * time.Second, For: 2 * time.Second}},
 	}
 	m := raced(t, s)
-	check.True(t, m.Violations.Overlap.Count != 0 && m.Faults[0].Struck == 1 && m.Faults[0].Why == "",
-		"%d overlaps, %s", m.Violations.Overlap.Count, m.Faults[0])
-	check.AtMost(t, m.Errors+m.Unconfirmed, 0, "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
-
-	s.Lock, s.Duration = process(Mutex, time.Second), time.Second
-	m = raced(t, s)
 	want := "not supported: the hello of locktop mutex does not say"
 	check.True(t, m.Faults[0].Struck == 0 && strings.HasPrefix(m.Faults[0].Why, want), "%q, want %q", m.Faults[0].Why, want)
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
@@ -581,32 +574,6 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 			check.True(t, m.Violations.Broken() <= 0 || !c.kind.Sound(), "violations: %+v", m.Violations)
 		})
 	}
-}
-
-func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
-	testtier.Long(t, "it runs a load of client processes for seconds")
-	s := Scenario{ // the only script of a client without others is the release
-		Lock: process(Mutex, 300*time.Millisecond), Clients: 1, Keys: Keys{N: 1}, Seed: 1,
-		Hold: Const(10 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 1200 * time.Millisecond,
-		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Before: "EVAL", For: 600 * time.Millisecond}},
-	}
-	m := raced(t, s)
-	check.True(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired == 1 && m.Violations.Broken() == 0,
-		"%s, %d lost, %d expired, %d without a cause", m.Faults[0], m.Lost, m.Expired, m.Violations.UnexplainedLoss)
-}
-
-func TestACrashBeforeACommandIsACrash(t *testing.T) {
-	testtier.Long(t, "it runs a load of client processes for seconds")
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
-		Lock: process("classic/setnx-expire", 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
-		Hold: Const(5 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: time.Hour,
-		Faults: []Fault{{At: 300 * time.Millisecond, Kind: Crash, Before: "EXPIRE"}},
-	})
-	m := until(t, r, "a dead client and a key without a TTL", func(m Metrics) bool { return m.Clients.Dead == 1 && m.Violations.Stuck == 1 })
-	check.True(t, m.Faults[0].Struck == 1 && m.Errors == 1 && m.Unconfirmed <= 0 && strings.Contains(m.LastErr, errDead.Error()),
-		"%s, %d errors, %d unconfirmed: %s", m.Faults[0], m.Errors, m.Unconfirmed, m.LastErr)
-	stop(t, r)
-	checkNoProcess(t)
 }
 
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {

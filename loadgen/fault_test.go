@@ -195,7 +195,6 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 	}
 }
 
-// A server works again at the end of a pause, however long it lasts.
 func TestALongPauseEndsWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, hook := piped(t), &unpauseHook{}

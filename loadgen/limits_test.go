@@ -140,7 +140,6 @@ func striking(f Fault) Scenario {
 	return s
 }
 
-// A fault without a duration lasts until the end of the run.
 func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	for _, f := range []Fault{
 		{Kind: Crash}, {Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
@@ -162,7 +161,6 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	}
 }
 
-// A fault with a duration ends in time, and leaves the client as it was.
 func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	for _, f := range []Fault{
 		{Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},

@@ -42,7 +42,6 @@ func TestKeysCarryThePrefix(t *testing.T) {
 	check.True(t, len(names) == 2 && names[0] == "p:1" && names[1] == "p:2", "got %q", names)
 }
 
-// Package lock accepts each lock that a valid scenario has.
 func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
 	defer rdb.Close()

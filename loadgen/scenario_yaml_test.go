@@ -47,7 +47,6 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 	check.DeepEqual(t, got, want)
 }
 
-// A renewal interval that is a part of the TTL uses the final TTL.
 func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, ttl: 9s, renew: {every: ttl/3}}")
 	check.NoError(t, s.Set("lock.ttl", "3s"))
@@ -171,7 +170,6 @@ func FuzzAnyFileIsReadOrRefused(f *testing.F) {
 	})
 }
 
-// What goes with client processes is valid in a file for them, whatever its own kind is.
 func TestAFileForClientProcessesIsCheckedAsTheirs(t *testing.T) {
 	file := []byte("lock: {kind: mutex, ttl: 2s}\nkeys: 3\ndepth: 2\n")
 	s, err := ParseWithClient(file, "./client")

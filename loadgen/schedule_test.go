@@ -118,7 +118,6 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	})
 }
 
-// Arrivals that were due before a change of the rate keep their times.
 func TestABacklogKeepsItsTimesWhenTheRateChanges(t *testing.T) {
 	began := time.Unix(0, 0)
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }

@@ -65,7 +65,6 @@ func (j *joined) addTo(t *testing.T, m *Merger) {
 	}
 }
 
-// The figures of several runs, merged every second, are those of all their clients.
 func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3
@@ -169,7 +168,6 @@ func TestTheClientsOfALostAgentHaveCrashed(t *testing.T) {
 	})
 }
 
-// Times of an agent are shown by the common clock.
 func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
 	began := time.Unix(1000, 0)
 	var m Merger
@@ -187,7 +185,6 @@ func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
 	}
 }
 
-// The end of the warm-up of an agent begins its figures anew.
 func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(49 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
@@ -250,7 +247,6 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 	})
 }
 
-// Of what several processes saw of the same servers, the merged figures have the largest.
 func TestMergedOutagesAndStallsAreTheLargest(t *testing.T) {
 	parts := []Metrics{
 		{Outage: Outage{Total: 3 * time.Second, Longest: time.Second, Error: "a"}, Stall: Stall{Total: 5 * time.Second, Longest: time.Second}},

@@ -425,7 +425,6 @@ func TestOnlyAFullLockRefuses(t *testing.T) {
 	}
 }
 
-// Ordinary traffic beside locks, also with their keys, makes no waiters.
 func TestOrdinaryCommandsMakeNoWaiters(t *testing.T) {
 	t.Parallel()
 	g := ledger()

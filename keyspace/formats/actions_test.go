@@ -369,7 +369,6 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	}
 }
 
-// Of several holders, only the one that is named is released.
 func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, f := range everyFormat {
@@ -466,7 +465,6 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	check.True(t, last.Outcome == keyspace.Changed && len(last.Nodes) == 1, "written down: %+v", last)
 }
 
-// A force-release leaves and deletes the same companion keys as a release by the library.
 func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
@@ -534,7 +532,6 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 	}
 }
 
-// A semaphore of which one permit never expires gets a deadline. It shortens no other permit.
 func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {

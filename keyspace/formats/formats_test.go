@@ -147,7 +147,6 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 	}
 }
 
-// A token that contains a time sets the beginning of the hold.
 func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)

@@ -264,7 +264,6 @@ func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
 	check.True(t, len(all) == 1 && strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s"), "the stories are %+v", all)
 }
 
-// Of several incidents that begin together and cost the same, that of the lock with the smaller key is told first.
 func TestEqualIncidentsAreToldInTheOrderOfTheirKeys(t *testing.T) {
 	keys := []string{"job:c", "job:a", "job:d", "job:b"}
 	f := newFilm()

@@ -58,7 +58,6 @@ func TestACrowdedClassIsSampled(t *testing.T) {
 	check.True(t, a.skips("job:*", a.passes%alikeSample), "it is sampled though no more candidates can be watched")
 }
 
-// However many classes there are, the memory for them is bounded.
 func TestTheNumberOfClassesIsBounded(t *testing.T) {
 	a := newAlike()
 	for i := range 2 * maxClasses {

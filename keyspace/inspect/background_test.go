@@ -88,7 +88,6 @@ func announcing() inspect.ScanOptions {
 	return inspect.ScanOptions{Formats: []keyspace.Format{f}}
 }
 
-// A lock that ends before its deadline is reported with the reason.
 func TestAnEarlyEndHasItsReason(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)

@@ -111,7 +111,6 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 	})
 }
 
-// A scan whose context ends while the budget is spent returns at once.
 func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})

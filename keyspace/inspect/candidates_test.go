@@ -98,7 +98,6 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 		"found %+v", s.Locks)
 }
 
-// A candidate that was confirmed stays confirmed: when it is acquired again, it is listed at once.
 func TestAConfirmedCandidateIsRemembered(t *testing.T) {
 	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
 		switch {
@@ -208,7 +207,6 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 	})
 }
 
-// A change of a key that is hidden with its class does not show it.
 func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)

@@ -104,7 +104,6 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 	})
 }
 
-// The events that nobody has taken from a watcher are reported by the next one.
 func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded, rdb := pipedServer("10.0.0.1:6379")

@@ -19,7 +19,6 @@ import (
 	"locktop/keyspace"
 )
 
-// A snapshot says how many events are missing from it.
 func TestDroppedEventsAreCounted(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -93,7 +92,6 @@ func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	check.Equal(t, soon, want, "prefixes that are tracked before another scan")
 }
 
-// A scan that waits until the events are taken does not keep the watcher busy meanwhile.
 func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()

@@ -88,7 +88,6 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	check.True(t, errors.Is(err, down.err), "when no server answers, the error is %v", err)
 }
 
-// The locks that a server reported before it was lost are shown, and the snapshot is not complete.
 func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9

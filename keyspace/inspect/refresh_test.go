@@ -40,7 +40,6 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 	}
 }
 
-// A lock whose release was announced was not stolen, even if another message reported the change.
 func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {

@@ -150,7 +150,6 @@ func TestOwnReadsAreNoRequests(t *testing.T) {
 	check.AtLeast(t, called(t, rdb, "object|idletime")+called(t, rdb, "object"), 2*locks, "looks at %d locks prove something:", locks)
 }
 
-// Where requests cannot be seen, the watcher says why.
 func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	admin := server.ForTest(t)
@@ -198,7 +197,6 @@ func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
 	observe(t, rdb, justTokens(), asked)
 }
 
-// Each node of a cluster is looked at.
 func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()

@@ -565,7 +565,6 @@ func hiccup(rdb *redis.Client, at int64) (sent, commands *atomic.Int64) {
 	return sent, commands
 }
 
-// An error in the middle of a step loses no key: the step is repeated.
 func TestAFailedStepIsRepeated(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
@@ -722,7 +721,6 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	check.True(t, errors.Is(err, context.Canceled), "got %v", err)
 }
 
-// If a server accepts a connection and never answers, the scan ends with its context.
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

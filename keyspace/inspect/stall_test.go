@@ -122,7 +122,6 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 	}
 }
 
-// A server that hangs delays the snapshots of the others once, by one timeout.
 func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
 		hangs := inspect.StartWatcher(follow(rdb, justTokens()))
@@ -160,7 +159,6 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	})
 }
 
-// On a slow network a source is not missing, however long its cycles take.
 func TestASlowServerIsNotMissing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {

@@ -176,7 +176,6 @@ func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
 	check.Equal(t, fmt.Sprint(keys(next(t, f))), "[]", "found")
 }
 
-// A returned snapshot never changes.
 func TestSnapshotsAreNeverChanged(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)

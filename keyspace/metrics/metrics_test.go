@@ -451,7 +451,6 @@ func TestAFindingHasTheClassOfItsLock(t *testing.T) {
 	inAll(0, 0)
 }
 
-// However many locks there are, Prometheus gets no more series than the page allows.
 func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
 	formats := []string{"f1", "f2", "f3"}

@@ -91,7 +91,6 @@ func clockHook(ahead time.Duration, delays ...time.Duration) hook {
 	}}
 }
 
-// The difference of two clocks goes by the fastest reply, so one slow reply does no harm.
 func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
 	testtier.Long(t, "it measures a clock on a slow link")
 	for _, ahead := range []time.Duration{0, 5 * time.Second, -5 * time.Second} {
@@ -108,7 +107,6 @@ func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
 	check.True(t, err != nil, "the clock of no server")
 }
 
-// Any plan is refused, or gives a share that can run.
 func FuzzAnyPlanIsReadOrRefused(f *testing.F) {
 	for _, s := range []loadgen.Scenario{
 		{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}},
@@ -132,7 +130,6 @@ func FuzzAnyPlanIsReadOrRefused(f *testing.F) {
 	})
 }
 
-// Any message of an agent, and any order and ticket, is handled or ignored.
 func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 	h := newHistogram()
 	_ = h.RecordValue(int64(time.Millisecond)) // in its bounds

@@ -64,7 +64,6 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 	}
 }
 
-// A lost agent counts as crashed with its last figures: what it sends afterwards does not count.
 func TestALostAgentIsNotHeard(t *testing.T) {
 	s := seen(2)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(5)})
@@ -76,7 +75,6 @@ func TestALostAgentIsNotHeard(t *testing.T) {
 	check.True(t, n == 605 && len(s.events) == 0, "%d acquired, want 605; %d events", n, len(s.events))
 }
 
-// The events of agents are at the times of the control server, whatever their clocks say.
 func TestEventsOfAgentsHaveOneClock(t *testing.T) {
 	s := seen(2)
 	at := time.Unix(1_700_000_000, 0).UTC()
@@ -91,7 +89,6 @@ func TestEventsOfAgentsHaveOneClock(t *testing.T) {
 	check.Equal(t, len(s.events), 2, "events")
 }
 
-// The seconds of snapshots that could not be sent are in the next one.
 func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
@@ -134,7 +131,6 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	})
 }
 
-// The events of an agent name the server of a fault as those of its coordinator do, at its begin and at its end.
 func TestAgentsNameTheServerOfAFault(t *testing.T) {
 	rdb := connect(t, server.EmbeddedForTest(t).Addr())
 	run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
@@ -171,7 +167,6 @@ func TestAgentsNameTheServerOfAFault(t *testing.T) {
 	check.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "the events of the agent")
 }
 
-// An agent that is interrupted before it has joined a run leaves its ticket to the next agent.
 func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 	for _, when := range []string{"while it waits", "while it connects"} {
 		rdb := connect(t, server.EmbeddedForTest(t).Addr())

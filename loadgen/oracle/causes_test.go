@@ -103,7 +103,6 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 	}
 }
 
-// A cause that becomes known only later, like a restart, excuses an overlap that has been counted.
 func TestARestartThatBecomesKnownLaterExcuses(t *testing.T) {
 	th := newOracleTest(t)
 	th.enter(Participant{Client: 1}, 0, 9000)

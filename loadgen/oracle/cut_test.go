@@ -80,7 +80,6 @@ func TestFencesMayFallWhereTheHistoryIsCut(t *testing.T) {
 	}
 }
 
-// A trouble that lasts cuts off all that follows.
 func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	h := newCutTest()
 	h.hold(0, 0, 10, 11, 20)

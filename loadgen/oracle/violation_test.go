@@ -251,7 +251,6 @@ func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	}
 }
 
-// A fault that deletes nothing excuses nothing, and takes no excuse of an earlier one.
 func TestAFaultThatDeletedNothingExcusesNothing(t *testing.T) {
 	for key, earlier := range map[int]bool{0: false, -1: true} {
 		th := newOracleTest(t)

@@ -109,7 +109,6 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	check.False(t, strings.Contains(text.String(), "\x1b"), "the text has bytes of the server in it")
 }
 
-// The axis of a page has no more labels than fit.
 func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 	for seconds, want := range map[int]string{
 		1: "1", 12: "1 2 3 4 5 6 7 8 9 10 11 12", 13: "1 3 5 7 9 11 13", 24: "1 3 5 7 9 11 13 15 17 19 21 23", 25: "1 4 7 10 13 16 19 22 25",

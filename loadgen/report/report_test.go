@@ -23,7 +23,6 @@ func TestFilesAreInTheirUnits(t *testing.T) {
 	check.True(t, file.String() == want, "got  %s\nwant %s", file.String(), want)
 }
 
-// A recorder has every second of a run exactly once, whenever it was called.
 func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var chronicle SecondsRecorder
@@ -156,7 +155,6 @@ func inOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// Of each kind of violation, a report for people has three.
 func TestAReportHasThreeViolationsOfAKind(t *testing.T) {
 	var r Result
 	for i := range 40 {
@@ -187,7 +185,6 @@ func TestTheNumberOfAttemptsWithoutALockIsGrammatical(t *testing.T) {
 	}
 }
 
-// What to watch in a scene is a figure that reports have.
 func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 	figures := []string{
 		"wait", "hand-off", "p50", "p99", "max", "longest wait", "throughput", "commands per hold", "acquired", "expired", "lost", "errors",

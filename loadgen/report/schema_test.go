@@ -87,7 +87,6 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	})
 }
 
-// A threshold has the names of the figures in reports.
 func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
 	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
 		_, err := loadgen.ParseThreshold(name + " >= 0")

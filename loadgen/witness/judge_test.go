@@ -95,7 +95,6 @@ func TestAHoldIsProvenOnlyAfterItHasLeft(t *testing.T) {
 	check.True(t, c.Proven == 2 && c.Overlaps == 1, "after both have left: %+v", c)
 }
 
-// A judge finds the same overlaps as a comparison of all pairs of holds.
 func TestAJudgeAgreesWithAComparisonOfAllPairs(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 0))

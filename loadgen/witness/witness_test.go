@@ -138,7 +138,6 @@ func TestProcessesJoinAWitness(t *testing.T) {
 	})
 }
 
-// The percentiles of a witness include the entries of the processes that have joined.
 func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	testtier.Long(t, "it measures clocks for seconds")
 	rdb := connect(t, server.EmbeddedForTest(t).Addr())
