@@ -3,9 +3,14 @@ package formats_test
 import (
 	"crypto/md5"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
 	"locktop/internal/server"
@@ -72,4 +77,158 @@ func TestPermitsThatAreOutAreHeld(t *testing.T) {
 		delete(want, l.Key)
 	}
 	check.True(t, len(want) == 0, "it does not see %v", want)
+}
+
+// ordinaryClasses are classes of keys that applications have by the thousand, each with the
+// command that creates its key with a number. None of them is a lock.
+var ordinaryClasses = []func(i int) []any{
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("session:%s", id(i)), fmt.Sprintf(`{"uid":%d,"csrf":"%x"}`, i, i*7919), "EX", 1800}
+	},
+	func(i int) []any { return []any{"SET", fmt.Sprintf("session:pointer:%d", i), id(i), "EX", 1800} },
+	func(i int) []any { return []any{"SET", "idempotency:" + id(i), id(i + 1), "EX", 200} },
+	func(i int) []any { return []any{"SET", fmt.Sprintf("jwt:revoked:%s", id(i)), "1", "EX", 240} },
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("api:calls:10.0.%d.%d", i/256, i%256), i % 90, "EX", 60}
+	},
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("page:%d", i), fmt.Sprintf("%x", md5.Sum([]byte{byte(i), byte(i >> 8)})), "EX", 280}
+	},
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("fragment:product:%d", i), "<div class=price>19.99</div>", "EX", 300}
+	},
+	func(i int) []any {
+		return []any{"HSET", fmt.Sprintf("user:%d", i), "name", "zoe", "email", "z@example.org", "created_at", 1763651000 + i}
+	},
+	func(i int) []any { return []any{"HSET", fmt.Sprintf("cart:%d", i), "sku-9", 2, "sku-10", 1} },
+	func(i int) []any {
+		return []any{"HSET", fmt.Sprintf("file:%d", i), "owner", fmt.Sprintf("user-%d", i), "size", i, "mime", "text/html", "created_at", 1763651000 + i}
+	},
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("presence:user:%d", i), fmt.Sprintf("edge-%d:8080", i%9), "EX", 60}
+	},
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("worker:%d:heartbeat", i), 1763651000000 + i, "EX", 30}
+	},
+	func(i int) []any {
+		return []any{"HSET", fmt.Sprintf("worker:%d", i), "host", fmt.Sprintf("node-%d", i%50), "pid", 100 + i, "started", 1763651000}
+	},
+	func(i int) []any { return []any{"SET", fmt.Sprintf("otp:+43660%07d", i), 100000 + i, "EX", 300} },
+	func(i int) []any { return []any{"SET", fmt.Sprintf("job:%d:status", i), "processing", "EX", 3600} },
+	func(i int) []any { return []any{"SET", fmt.Sprintf("order:%d:owner_id", i), 7000 + i} },
+	func(i int) []any {
+		return []any{"ZADD", fmt.Sprintf("timeline:%d", i), 1763651000000, fmt.Sprintf("post-%d", i)}
+	},
+	func(i int) []any { return []any{"SADD", fmt.Sprintf("tags:%d", i), "red", "green"} },
+	func(i int) []any { return []any{"RPUSH", fmt.Sprintf("feed:%d", i), "a", "b"} },
+	func(i int) []any { return []any{"SET", fmt.Sprintf("flag:%d", i), "true"} },
+	func(i int) []any {
+		return []any{"SET", fmt.Sprintf("route:device:%s", name(i)), fmt.Sprintf("10.0.0.%d:8080", i%250), "EX", 120}
+	},
+	func(i int) []any { return []any{"SET", fmt.Sprintf("order:%d:processing", i), "1", "EX", 250} },
+}
+
+// id returns a UUID with a number.
+func id(i int) string {
+	return fmt.Sprintf("3f2b8c6a-1d4e-4a7b-9c5d-8e0f%08x", i*2654435761%0xffffffff)
+}
+
+// name returns a name without digits with a number.
+func name(i int) string {
+	letters := []byte("aaaa")
+	for at := range letters {
+		letters[at] += byte(i % 26)
+		i /= 26
+	}
+	return string(letters)
+}
+
+// fillOrdinary creates so many keys of each class.
+func fillOrdinary(t *testing.T, rdb *redis.Client, each int) (keys int) {
+	t.Helper()
+	for from := 0; from < each; from += 500 {
+		p := rdb.Pipeline()
+		for i := from; i < min(from+500, each); i++ {
+			for _, command := range ordinaryClasses {
+				p.Do(t.Context(), command(i)...)
+			}
+		}
+		check.Must(p.Exec(t.Context()))(t)
+	}
+	return each * len(ordinaryClasses)
+}
+
+// Thousands of alike keys are no locks, not even possible ones, and the ones among them are
+// still found.
+func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
+	t.Parallel()
+	each := testtier.Size(250, 3_000, 3_000)
+	rdb := connect(t, server.ForTest(t).Addr())
+	all := layouts(t, "handwritten")
+	seen := len(atFirstSight(t, rdb, all))
+	keys := fillOrdinary(t, rdb, each)
+	for _, l := range all { // again, because they expire
+		load(t, rdb, l.acquiredBy(1, clock(t, rdb))...)
+	}
+	begin := time.Now()
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
+	t.Logf("scanned %d keys in %v, %d commands, the server was busy for %v", keys, time.Since(begin), snap.Cost.Commands, snap.Cost.ServerTime)
+	locks := found(snap)
+	for _, l := range all {
+		delete(locks, l.key())
+	}
+	byClass := make(map[string]int)
+	for key, l := range locks {
+		byClass[keyspace.ClassOf(key)]++
+		check.True(t, l.Confidence <= keyspace.Possible, "%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
+	}
+	t.Logf("%d of %d are possible: %v", len(locks), keys, byClass)
+	t.Logf("problems: %q", snap.Problems)
+	check.True(t, 200*len(locks) <= keys,
+		"of %d ordinary keys, %d are possible locks: %v", keys, len(locks), slices.Sorted(maps.Keys(byClass)))
+	check.Equal(t, len(snap.Locks)-len(locks), seen, "of %d layouts that were found alone, some are not found among ordinary keys", seen)
+	likely := scan(t, rdb)
+	for _, l := range likely.Locks {
+		check.True(t, slices.ContainsFunc(all, func(one layout) bool { return one.key() == l.Key }),
+			"%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
+	}
+}
+
+// What applications do with ordinary keys for a minute does not make locks of them: they
+// extend sessions, note that workers live, count, cache anew, and delete what was used.
+func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
+	t.Parallel()
+	each := testtier.Size(12, 40, 40)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)))
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		fillOrdinary(t, rdb, each)
+		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
+		defer w.Close()
+		for second := range testtier.Size(30, 60, 60) {
+			p := rdb.Pipeline()
+			ctx := t.Context()
+			for i := second % 5; i < each; i += 5 {
+				p.Expire(ctx, "session:"+id(i), 30*time.Minute)
+				p.Expire(ctx, fmt.Sprintf("session:pointer:%d", i), 30*time.Minute)
+				p.Set(ctx, fmt.Sprintf("worker:%d:heartbeat", i), time.Now().UnixMilli(), 30*time.Second)
+				p.Expire(ctx, fmt.Sprintf("worker:%d", i), 30*time.Second)
+				p.Incr(ctx, fmt.Sprintf("api:calls:10.0.%d.%d", i/256, i%256))
+				p.Expire(ctx, fmt.Sprintf("presence:user:%d", i), time.Minute)
+				p.Expire(ctx, "route:device:"+name(i), 2*time.Minute)
+				p.Set(ctx, fmt.Sprintf("job:%d:status", i), []string{"processing", "done", "queued"}[second%3], time.Hour)
+				p.Del(ctx, fmt.Sprintf("otp:+43660%07d", i), fmt.Sprintf("cart:%d", i))
+				p.Do(ctx, ordinaryClasses[13](i+1000*second)...)
+			}
+			check.Must(p.Exec(ctx))(t)
+			time.Sleep(time.Second)
+			s := check.Must(w.Snapshot(ctx))(t)
+			for _, l := range s.Locks {
+				t.Fatalf("after %d s, %s is %s to be a %s: %q", second, l.Key, l.Confidence, l.Format, l.Evidence)
+			}
+		}
+	})
 }

@@ -1,10 +1,15 @@
 package inspect
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/internal/check"
+	"locktop/keyspace"
 )
 
 func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
@@ -47,4 +52,101 @@ func TestACursorThatEndsEarlyHasVisitedEverything(t *testing.T) {
 	w.pos = 0
 	got := visited + w.advance(250)
 	check.True(t, got == 1000 && w.done() && !w.gaveUp, "visited %d, done=%v", got, w.done())
+}
+
+// answers returns a read of a string with these replies.
+func answers(value string, size int64, left time.Duration) keyRead {
+	clock := redis.NewTimeCmd(context.Background())
+	clock.SetVal(start)
+	return keyRead{
+		keyRef: keyRef{name: "lock:a", typ: "string"},
+		clock:  clock,
+		after:  clock,
+		value:  redis.NewStringResult(value, nil),
+		size:   redis.NewIntResult(size, nil),
+		expiry: redis.NewDurationResult(left, nil),
+	}
+}
+
+// A key may be created, deleted or changed between the commands that read it.
+func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		asked keyRead
+		ok    bool
+	}{
+		{"held", answers("token", 5, time.Second), true},
+		{"held for ever", answers("token", 5, -1), true},
+		{"empty, but there", answers("", 0, time.Second), true},
+		{"never there", answers("", 0, -2), false},
+		{"gone in between", answers("token", 5, -2), false},
+		{"gone even before its size", answers("token", 0, -2), false},
+		{"came in between", answers("", 5, time.Second), false},
+		{"became another", answers("token", 9, time.Second), false},
+	} {
+		e, ok := c.asked.entry()
+		check.True(t, ok == c.ok, "%s: taken for an entry: %v", c.name, ok)
+		check.True(t, !ok || c.name != "held" || e.Expires.Equal(start.Add(time.Second)), "it expires at %v", e.Expires)
+	}
+}
+
+func TestNamesThatDifferInNumbersAndIDsHaveOneShape(t *testing.T) {
+	alike := [][]string{
+		{"user:1", "user:4711", "user:5f0c9a4e", "user:cafe"},
+		{"user:1:name", "user:22:name"},
+		{"session:da39a3ee5e6b4b0d", "session:ffffffff"},
+		{"user"}, {"users:1"}, {"user.1"}, {"user:1:orders"}, {"user:bob"}, {""}, {":"},
+	}
+	of := make(map[keyShape]int)
+	for i, names := range alike {
+		for _, name := range names {
+			if known, ok := of[shapeOf(name)]; ok && known != i {
+				t.Errorf("%q has the shape of %q", name, alike[known][0])
+			} else if !ok && name != names[0] {
+				t.Errorf("%q has not the shape of %q", name, names[0])
+			}
+			of[shapeOf(name)] = i
+		}
+	}
+}
+
+func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
+	s := make(typeGuesses)
+	s.learn(shapeOf("user:1"), "hash")
+	check.Equal(t, s.guess(shapeOf("user:2")), "hash", "guessed")
+	s.learn(shapeOf("user:3"), "string")
+	s.learn(shapeOf("user:4"), "hash")
+	check.Equal(t, s.guess(shapeOf("user:2")), "", "a guess after a wrong one")
+}
+
+func TestTheMemoryForNamesIsBounded(t *testing.T) {
+	s := make(typeGuesses)
+	for i := range 3 * maxShapes {
+		s.learn(shapeOf(fmt.Sprintf("%x:name", i)+string(rune('g'+i%20))+word(i)), "string")
+	}
+	check.True(t, len(s) <= maxShapes, "%d shapes are remembered", len(s))
+}
+
+// word returns a word without digits.
+func word(i int) string {
+	w := "z"
+	for ; i > 0; i /= 20 {
+		w += string(rune('g' + i%20))
+	}
+	return w
+}
+
+func TestAFormatIsFoundByEachOfItsBeginningsAndByNoOther(t *testing.T) {
+	x := newFormatIndex([]keyspace.Format{{
+		Type:     "string",
+		Prefixes: []string{"lock:", "{lock}:", "mutex:"},
+		Probe:    func(string, string) keyspace.Confidence { return keyspace.Certain },
+	}})
+	for key, want := range map[string]keyspace.Confidence{
+		"lock:a": keyspace.Certain, "{lock}:a": keyspace.Certain, "mutex:a": keyspace.Certain,
+		"lock:": keyspace.No, "locks:a": keyspace.No, "a": keyspace.No, "": keyspace.No,
+	} {
+		check.Equal(t, x.bestProbe(key, "string", "", keyspace.Certain), want, "%q promises", key)
+		check.Equal(t, x.needOf(key, "string") == needProbe, (want == keyspace.Certain), "%q is looked at", key)
+	}
 }

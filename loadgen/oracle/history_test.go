@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"locktop/internal/check"
-
 	"github.com/anishathalye/porcupine"
+
+	"locktop/internal/check"
 )
 
 // One pass over a history gives the same result as porcupine, which tries all orders.
@@ -128,5 +128,105 @@ func BenchmarkProve(b *testing.B) {
 				historyWithWaiters(n).Prove(time.Minute)
 			}
 		})
+	}
+}
+
+// cutTest is a history of one key, in milliseconds.
+type cutTest struct {
+	History
+	section criticalSection
+}
+
+func (c *cutTest) at(ms int) time.Time {
+	return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond)
+}
+
+// hold adds a hold that was acquired since, entered at got and released at left.
+func (c *cutTest) hold(client int, fence int64, since, got, left int) {
+	v := &Occupancy{Began: c.at(got), since: c.at(since), participant: Participant{Client: client, Fence: fence}, section: &c.section, lease: always{}}
+	c.Acquired(v, c.at(0), c.at(got))
+	if left > 0 {
+		c.Ended(v, c.at(left), c.at(left+1), true)
+	}
+}
+
+func newCutTest() *cutTest { return &cutTest{section: criticalSection{name: "k"}} }
+
+// The audit's defect A1: the proof accused a sound lock whose keys a fault had deleted.
+func TestAHistoryIsCutWhereLocksAreDeleted(t *testing.T) {
+	wipe := func(key int, from, to int) Trouble {
+		return Trouble{Cause: "flush", Client: Everybody, Key: key, From: newCutTest().at(from), To: newCutTest().at(to)}
+	}
+	for _, c := range []struct {
+		name    string
+		holds   [][3]int // since, got, left
+		cuts    []Trouble
+		sound   bool
+		unknown int64
+	}{
+		{"no cut", [][3]int{{10, 11, 100}, {60, 61, 120}}, nil, false, 0},
+		{"deleted in between", [][3]int{{10, 11, 100}, {60, 61, 120}}, []Trouble{wipe(0, 50, 51)}, true, 0},
+		{"all keys", [][3]int{{10, 11, 100}, {60, 61, 120}}, []Trouble{wipe(Everybody, 50, 51)}, true, 0},
+		{"another key", [][3]int{{10, 11, 100}, {60, 61, 120}}, []Trouble{wipe(1, 50, 51)}, false, 0},
+		{"deleted before both", [][3]int{{10, 11, 100}, {60, 61, 120}}, []Trouble{wipe(0, 5, 6)}, false, 0},
+		{"deleted after both", [][3]int{{10, 11, 100}, {60, 61, 120}}, []Trouble{wipe(0, 101, 102)}, false, 0},
+		{"an overlap before the cut", [][3]int{{10, 11, 100}, {40, 41, 120}}, []Trouble{wipe(0, 50, 51)}, false, 0},
+		{"an overlap after the cut", [][3]int{{10, 11, 100}, {60, 61, 120}, {80, 81, 130}}, []Trouble{wipe(0, 50, 51)}, false, 0},
+		{"its reply was on its way", [][3]int{{60, 61, 120}, {49, 70, 90}}, []Trouble{wipe(0, 50, 51)}, true, 1},
+		{"acquired at the end of the cut", [][3]int{{60, 61, 120}, {51, 70, 90}}, []Trouble{wipe(0, 50, 51)}, true, 1},
+		{"acquired after the cut", [][3]int{{60, 61, 120}, {52, 70, 90}}, []Trouble{wipe(0, 50, 51)}, false, 0},
+		{"it never ended", [][3]int{{10, 11, 0}, {60, 61, 120}}, []Trouble{wipe(0, 50, 51)}, true, 0},
+		{"two cuts", [][3]int{{10, 11, 100}, {60, 61, 120}, {80, 81, 130}}, []Trouble{wipe(0, 70, 71), wipe(Everybody, 50, 51)}, true, 0},
+		{"one of two cuts", [][3]int{{10, 11, 100}, {60, 61, 120}, {80, 81, 130}}, []Trouble{wipe(0, 70, 71), wipe(1, 50, 51)}, false, 0},
+	} {
+		h := newCutTest()
+		for i, hold := range c.holds {
+			h.hold(i, 0, hold[0], hold[1], hold[2])
+		}
+		other := &Occupancy{since: h.at(0), section: &criticalSection{name: "other"}, lease: always{}}
+		h.Acquired(other, h.at(0), h.at(1))
+		h.Cut([]string{"k", "other"}, c.cuts)
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == c.sound && p.Known && p.Unknown == c.unknown, "%s: %s, %d unknown", c.name, p, p.Unknown)
+	}
+}
+
+func TestFencesMayFallWhereTheHistoryIsCut(t *testing.T) {
+	for _, fences := range [][]int64{{8, 9, 1, 2}, {8, 7, 1, 2}, {8, 9, 2, 1}} {
+		h := newCutTest()
+		for i, fence := range fences {
+			h.hold(i, fence, 10*i, 10*i+1, 10*i+5)
+		}
+		h.Cut([]string{"k"}, []Trouble{{Cause: "failover", Client: Everybody, Key: Everybody, From: h.at(17), To: h.at(18)}})
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == slices.Equal(fences, []int64{8, 9, 1, 2}), "%v: %s", fences, p)
+	}
+}
+
+func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
+	h := newCutTest()
+	h.hold(0, 0, 10, 11, 20)
+	h.hold(1, 0, 60, 61, 90)
+	h.hold(2, 0, 70, 71, 80)
+	h.Cut([]string{"k"}, []Trouble{{Cause: "node-restart-empty", Client: Everybody, Key: Everybody, From: h.at(50), lasting: true}, {Cause: "flush", Key: Everybody, From: h.at(51), To: h.at(51)}, {Cause: "flush", Key: Everybody, From: h.at(52), To: h.at(52)}})
+	want := "the history of 3 holds is that of a lock (cut at 2 × flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
+	p := h.Prove(time.Minute)
+	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
+	var none *History
+	none.Cut(nil, []Trouble{{}})
+}
+
+// A lease that was over before its reply came is searched for among the other holds: the reply
+// may come while the next client is inside.
+func TestAHoldThatWasOverBeforeItsReplyIsFound(t *testing.T) {
+	for deadline, sound := range map[int]bool{20: true, 40: false} { // the next one got it at 30
+		h := newCutTest()
+		v := &Occupancy{participant: Participant{Client: 1}, section: &h.section, lease: leaseUntil{&clock{}, h.at(deadline)}}
+		h.hold(2, 0, 30, 30, 60)
+		h.Acquired(v, h.at(0), h.at(50))
+		h.Ended(v, h.at(55), h.at(56), false)
+		h.hold(3, 0, 9, 10, 15)
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == sound, "over at %d: %s", deadline, p)
 	}
 }
