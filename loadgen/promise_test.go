@@ -202,8 +202,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			on := Servers{Redis: connect(t, addr)}
 			var m Metrics
 			for try := 0; try < 5 && c.found(m) == 0; try++ { // a stall of the machine, or a late answer, excuses the lock
-				r := ended(newRun(on, s, c.open))(t)
-				m = r.Metrics()
+				m = ended(newRun(on, s, c.open))(t).Metrics()
 			}
 			v := m.Verdict(s)
 			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Metrics{}.Together(Scenario{})) != (m.Violations.WorkOverlap.Count == 0) {
