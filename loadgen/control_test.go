@@ -101,8 +101,10 @@ func TestACrashedClientIsReplaced(t *testing.T) {
 		Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
 		Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
 	}, 8*time.Second, 20*time.Second)
-	check.True(t, m[0].Clients.Dead == 1 && m[0].Abandoned == 1 && m[0].Violations.Overlap.Count == 0, "%d dead, %d abandoned", m[0].Clients.Dead, m[0].Abandoned)
-	check.True(t, m[1].Clients.Dead == 0 && m[1].Acquired >= m[0].Acquired+3, "%d dead, %d more acquired", m[1].Clients.Dead, m[1].Acquired-m[0].Acquired)
+	check.True(t, m[0].Clients.Dead == 1 && m[0].Abandoned == 1 && m[0].Violations.Overlap.Count == 0,
+		"%d dead, %d abandoned", m[0].Clients.Dead, m[0].Abandoned)
+	check.True(t, m[1].Clients.Dead == 0 && m[1].Acquired >= m[0].Acquired+3,
+		"%d dead, %d more acquired", m[1].Clients.Dead, m[1].Acquired-m[0].Acquired)
 }
 
 func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {

@@ -99,7 +99,8 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			"fault",
 			[]Scenario{
 				fault(Fault{Kind: Crash, At: day, For: day, Clients: 100_000}), fault(Fault{Kind: Crash, Client: 100_100_000}), fault(Fault{Kind: Crash, Agent: 1000}), fault(Fault{Kind: Pause, For: 1}),
-				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}), fault(Fault{Kind: Pause, Node: 1, For: time.Second}), // there is only this node
+				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}),
+				fault(Fault{Kind: Pause, Node: 1, For: time.Second}), // there is only this node
 				{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 			},
 			[]Scenario{

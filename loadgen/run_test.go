@@ -194,7 +194,8 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 }
 
 func TestRenewedLeaseIsNotLost(t *testing.T) {
-	m := after(t, Scenario{Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour)}, 11*time.Second)[0]
+	m := after(t, Scenario{Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour)},
+		11*time.Second)[0]
 	check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
 }
 

@@ -354,7 +354,8 @@ func TestWithoutPushesThereIsPollingOrNotificationsAreFollowed(t *testing.T) {
 			followed(t, f, func(s keyspace.Snapshot) bool {
 				check.Require(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
 				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
-				return s.Complete && s.Watch.Mode == c.want && strings.Contains(why, c.why) && (c.want != keyspace.Polling || strings.Contains(why, "free:*") == unheard)
+				return s.Complete && s.Watch.Mode == c.want && strings.Contains(why, c.why) &&
+					(c.want != keyspace.Polling || strings.Contains(why, "free:*") == unheard)
 			})
 			do(t, admin, "DEL", "lock:a")
 			check.Equal(t, nextEnd(t, f), keyspace.Released)
@@ -475,7 +476,8 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
-	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0, "%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
+	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0,
+		"%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
 	for _, l := range s.Locks {
 		check.AtMost(t, want[l.Key].Sub(l.Expires).Abs(), 500*time.Millisecond, "the deadline of %s is off by", l.Key)
 	}

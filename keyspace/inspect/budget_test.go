@@ -59,8 +59,11 @@ func TestASlowerNetworkReducesTheBudget(t *testing.T) {
 		least, most time.Duration // 0 = any
 	}
 	for name, steps := range map[string][]step{
-		"network time is not server time":             {{100, 3 * ms, 0, 0}, {1000, 3 * ms, 0, 10100 * ms}},
-		"a slower network reduces the budget":         {{100, 2 * ms, 0, 0}, {100, 6 * ms, 5000 * ms, 0}, {10, 2 * ms, 0, 0}, {100, 2 * ms, 0, 1100 * ms}},
+		"network time is not server time": {{100, 3 * ms, 0, 0}, {1000, 3 * ms, 0, 10100 * ms}},
+		"a slower network reduces the budget": {
+			{100, 2 * ms, 0, 0}, {100, 6 * ms, 5000 * ms, 0},
+			{10, 2 * ms, 0, 0}, {100, 2 * ms, 0, 1100 * ms},
+		},
 		"a late first reply is not the base":          {{1, 50 * ms, 0, 0}, {10, ms, 0, 0}, {100, 6 * ms, 5000 * ms, 0}},
 		"a lasting slow network becomes normal":       {{100, 2 * ms, 0, 0}, {1000, 6 * ms, 0, 170_000 * ms}, {100, 6 * ms, 0, 1100 * ms}},
 		"a fraction of a millisecond reduces nothing": {{100, ms / 10, 0, 0}, {100, 6 * ms / 10, 0, 1100 * ms}},
@@ -68,7 +71,8 @@ func TestASlowerNetworkReducesTheBudget(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewBudget(0.1)
 			for i, s := range steps {
-				check.Between(t, keepAsking(t, p, s.requests, ms, s.way), s.least, cmp.Or(s.most, time.Hour), "%s: step %d, %d requests on a way of %v took", name, i+1, s.requests, s.way)
+				check.Between(t, keepAsking(t, p, s.requests, ms, s.way), s.least, cmp.Or(s.most, time.Hour),
+					"%s: step %d, %d requests on a way of %v took", name, i+1, s.requests, s.way)
 			}
 		})
 	}

@@ -267,7 +267,10 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.AcceptedStaleWrites = 1 }, false},
 		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Acquired = 0 }, false},
 	} {
-		r := Result{Scenario: loadgen.Scenario{Name: `<script>alert("1 & 2")</script>`, Lock: loadgen.Lock{Kind: c.kind}, Stages: []loadgen.Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}
+		r := Result{Scenario: loadgen.Scenario{
+			Name: `<script>alert("1 & 2")</script>`, Lock: loadgen.Lock{Kind: c.kind},
+			Stages: []loadgen.Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}},
+		}}
 		r.Metrics.Acquired, r.Metrics.Elapsed = 10, 4500*time.Millisecond
 		r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: 3 * time.Second, Kind: loadgen.Crash}, Struck: 1}, {Fault: loadgen.Fault{Kind: loadgen.Flush}, Why: "never"}}
 		r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
