@@ -84,8 +84,10 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 		limit int
 		holds [][2]int
 	}{
-		"the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms":                       {1, [][2]int{{10, 20}, {30, 50}, {40, 60}}},
-		"the history of 4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms": {2, [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}}},
+		"3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms": {1, [][2]int{{10, 20}, {30, 50}, {40, 60}}},
+		"4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms": {
+			2, [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}},
+		},
 	} {
 		var h History
 		section := &criticalSection{name: "k", limit: c.limit}
@@ -95,7 +97,7 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 			h.Acquired(v, at(hold[0]), at(hold[0]))
 			h.Ended(v, at(hold[1]), at(hold[1]), true)
 		}
-		check.Equal(t, h.Prove(time.Minute).String(), want)
+		check.Equal(t, h.Prove(time.Minute).String(), "the history of "+want)
 	}
 }
 
