@@ -1,11 +1,15 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,6 +190,48 @@ func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 		}
 		check.Contains(r, r.rdb.Info(ctx, "commandstats").Val(), "cmdstat_subscribe:calls=1,", "want one subscription")
 		r.until("the subscription to end", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
+	})
+}
+
+// listener is a connection whose writes fail from age 1 on if it has subscriptions. Its reader does not
+// notice, as between the end of a server and its restart.
+type listener struct {
+	net.Conn
+	age     *atomic.Int64
+	made    int64
+	listens bool
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	l.listens = l.listens || bytes.Contains(p, []byte("\nsubscribe\r"))
+	if l.listens && l.age.Load() > l.made {
+		return 0, io.ErrClosedPipe
+	}
+	return l.Conn.Write(p)
+}
+
+// Scenario 37. When go-redis cannot write a SUBSCRIBE, it makes a new connection without the channels of that
+// request. A process that did not ask again would lose its place at each release.
+func TestASubscriptionThatFailsIsMadeOnTheNextConnection(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		var age atomic.Int64
+		link := r.via.Options().Dialer
+		r.dialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := link(ctx, network, addr)
+			return &listener{Conn: conn, age: &age, made: age.Load()}, err
+		})
+		c, other := r.client(lock.Config{}), r.near()
+		first, second := r.lock(other.Fair("first", lock.Options{})), r.lock(other.Fair("second", lock.Options{}))
+		one := lockAsync(ctx, c.Fair("first", lock.Options{}))
+		r.queued("first", 1)
+		age.Store(1)
+		two := lockAsync(ctx, c.Fair("second", lock.Options{}))
+		r.until("the subscription", func() bool { return r.rdb.PubSubNumSub(ctx, "{second}:free").Val()["{second}:free"] == 1 })
+		for held, next := range map[*lock.Lease]*await{first: one, second: two} {
+			r.must(held.Unlock(ctx))
+			<-next.done
+			r.must(next.err)
+		}
 	})
 }
 

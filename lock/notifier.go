@@ -170,11 +170,15 @@ func (n *notifier) listen() {
 }
 
 // send sends the requests. It ignores errors: until the connection is back there are no
-// messages, and waiters poll.
+// messages, and waiters poll. If go-redis cannot write a SUBSCRIBE, it makes a new
+// connection at once, for the channels that it had before. It subscribes later connections to
+// the new channels, too, but not that one, so send repeats the request.
 func (n *notifier) send(s transport.Subscriber) {
 	for _, r := range n.takeRequests() {
 		if r.subscribe {
-			_ = s.Subscribe(n.core.alive, r.channels...)
+			if err := s.Subscribe(n.core.alive, r.channels...); err != nil {
+				_ = s.Subscribe(n.core.alive, r.channels...)
+			}
 		} else {
 			_ = s.Unsubscribe(n.core.alive, r.channels...)
 		}
