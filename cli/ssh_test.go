@@ -131,7 +131,8 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 			doc, said := listedOn(t, flags...)
 			lockNamed(t, doc, "lock:a")
 			check.True(t, said == "", "it says %q", said)
-			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s", "--timeout", "10s"}, flags...)
+			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s",
+				"--timeout", "10s", "--threshold", "outage.longest < 1m"}, flags...)
 			locktop(t, load...).fails(t, exitUsage, "behind inner is on another machine")
 			locktop(t, append(load, "--yes-load-this-server")...).says(t, exitFine)
 		})
