@@ -227,63 +227,6 @@ func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
 	}
 }
 
-// BenchmarkScreen measures the steps from a snapshot to a frame: the view model, which is made
-// beside the screen, and its arrival and the frame, for which a key waits.
-func BenchmarkScreen(b *testing.B) {
-	for _, locks := range []int{10_000, 200_000} {
-		a := appWith(locks)
-		later := snapshotOf(locks) // a new snapshot, which shares nothing with the one before
-		later.At = later.At.Add(derivedMost)
-		b.Run(fmt.Sprintf("model/%d", locks), func(b *testing.B) {
-			for b.Loop() {
-				newViewModel(later, midnight, a.live)
-			}
-		})
-		msg := snapshotMsg{at: midnight, model: newViewModel(snapshotOf(locks), midnight, a.live)}
-		b.Run(fmt.Sprintf("arrival/%d", locks), func(b *testing.B) {
-			for b.Loop() {
-				a.Update(msg)
-			}
-		})
-		b.Run(fmt.Sprintf("frame/%d", locks), func(b *testing.B) {
-			for b.Loop() {
-				check.Require(b, a.View() != "", "nothing drawn")
-			}
-		})
-	}
-}
-
-// BenchmarkClasses measures the sums of the classes of locks: how long a key waits for them, and how long
-// they take beside the screen. A third of the locks have a waiter.
-func BenchmarkClasses(b *testing.B) {
-	for _, locks := range []int{5_000, 200_000} {
-		a := appWith(locks)
-		p := a.locks()
-		p.groupBy(byClass)
-		a.now = midnight.Add(30 * time.Second)
-		b.Run(fmt.Sprintf("screen/%d", locks), func(b *testing.B) {
-			var sums waiting
-			for b.Loop() {
-				p.waiting.known, p.summing = false, false
-				p.arrange(&a.state)
-				if plan := p.plan; !sums.known {
-					b.StopTimer()
-					sums = plan()
-					b.StartTimer()
-				}
-				a.onSums(sums, a.seekCount)
-			}
-		})
-		p.waiting.known = false
-		p.arrange(&a.state)
-		b.Run(fmt.Sprintf("beside/%d", locks), func(b *testing.B) {
-			for b.Loop() {
-				p.plan()
-			}
-		})
-	}
-}
-
 func TestTheTitleOfTheSortedColumnIsNotCut(t *testing.T) {
 	for _, c := range lockColumns() {
 		check.True(t, c.less == nil || c.Min >= widget.Width(c.Title)+1, "%s: %d cells have no room for the arrow", c.Title, c.Min)

@@ -98,17 +98,6 @@ func TestTableNeverOverflowsItsWidth(t *testing.T) {
 	}
 }
 
-func BenchmarkRow(b *testing.B) {
-	columns := []Column{{Min: 8, Max: 40}, {Min: 6}, {Min: 6, Right: true}, {Min: 6}}
-	table := NewTable(Blocks(), columns, 100, 1)
-	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
-	for b.Loop() {
-		l := NewLine(100)
-		table.Row(l, Style{}, func(c, w int) Cell { return Cell{red, "lock:orders:4711"} })
-		_ = l.String()
-	}
-}
-
 func TestAColumnThatIsOffLeavesItsRoomToOthers(t *testing.T) {
 	columns := []Column{{Title: "LOCK", Min: 4, Max: 40}, {Title: "BAR", Min: 10, Off: true}, {Title: "TTL", Min: 5}}
 	table := NewTable(Blocks(), columns, 30, 2)

@@ -112,13 +112,3 @@ func FuzzPlain(f *testing.F) {
 			"%q: %d cells one by one, %d by Width, %d by terminal", p, sum, Width(p), ansi.StringWidth(p))
 	})
 }
-
-func BenchmarkPlain(b *testing.B) {
-	for name, s := range map[string]string{"ascii": "lock:orders:4711", "escapes": "lock:\x1b[2J\x1b]0;x\a", "wide": "鎖:東京:4711"} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Plain(s)
-			}
-		})
-	}
-}
