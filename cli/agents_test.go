@@ -200,104 +200,27 @@ func (r loadReport) gapsButUnanswered() []string {
 	return slices.DeleteFunc(slices.Clone(r.Verdict.Gaps), func(gap string) bool { return strings.HasPrefix(gap, "The witness did not answer ") })
 }
 
-// eventSums are the counts and the waits of event files. They are read without any type of the program.
-type eventSums struct {
-	counts map[string]int64 // by the names of a report
-	waits  []float64        // ms
-}
-
-// readEvents reads event files.
-func readEvents(t *testing.T, files ...string) eventSums {
+// wantEvents fails the test if the counts of a report are not those of event files, which are read without any type of the
+// program.
+func (r loadReport) wantEvents(t *testing.T, files ...string) {
 	t.Helper()
-	sums := eventSums{counts: map[string]int64{}}
 	names := map[string]string{
 		"arrive": "arrivals", "acquire": "acquired", "timeout": "timed_out", "refused": "refused", "error": "errors",
 		"release": "released", "expire": "expired", "lost": "lost", "abandon": "abandoned",
 	}
-	for _, name := range files {
-		for _, e := range decodedLines[map[string]any](t, readText(t, name)) {
-			kind := e["event"].(string)
-			if counted, known := names[kind]; known {
-				sums.counts[counted]++
-			}
-			if slices.Contains([]string{"acquire", "timeout", "refused"}, kind) {
-				took, _ := e["took_ms"].(float64) // 0 is left out
-				sums.waits = append(sums.waits, took)
-			}
+	events := make(map[string]int64)
+	for _, file := range files {
+		for _, e := range decodedLines[map[string]any](t, readText(t, file)) {
+			events[names[e["event"].(string)]]++
 		}
 	}
-	slices.Sort(sums.waits)
-	return sums
-}
-
-// compare fails the test if the counts of the events are not those of a report.
-func (e eventSums) compare(t *testing.T, of string, counts map[string]int64) {
-	t.Helper()
-	for _, name := range []string{"arrivals", "acquired", "timed_out", "refused", "errors", "released", "expired", "lost", "abandoned"} {
-		check.True(t, counts[name] == e.counts[name], "%s: %d %s, the events have %d", of, counts[name], name, e.counts[name])
+	for _, name := range names {
+		check.Equal(t, r.Counts[name], events[name], "%s, beside the events", name)
 	}
 }
 
 func inDir(dir string, agent int) string {
 	return filepath.Join(dir, fmt.Sprintf("agent-%d.jsonl", agent))
-}
-
-// Four agents with 500 clients each: the counts of the report are those of the four event
-// files, and its percentiles are within the 1 % of the histogram.
-func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
-	long(t, "it runs a load by agents for seconds")
-	const n = 4
-	dir := t.TempDir()
-	r := newAgentRig(t, n, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
-	// At the end there are no arrivals: an attempt that the end of the run cuts off has no event.
-	file := scenarioFile(t, "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n")
-	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
-	<-l.ended
-	gaps := l.report().gapsButUnanswered()
-	check.True(t, len(gaps) == 0, "%q", gaps)
-	var files []string
-	for i, a := range r.agents {
-		a.exits(exitFine)
-		files = append(files, inDir(dir, i))
-	}
-	report, events := l.report(), readEvents(t, files...)
-	if report.Clients != 500*n || report.Counts["acquired"] == 0 || len(report.Agents) != n || report.Counts["waiting"]+report.Counts["backlog"] != 0 {
-		t.Fatalf("%d clients, %v", report.Clients, report.Counts)
-	}
-	events.compare(t, "all", report.Counts)
-	for _, a := range report.Agents {
-		byOwner := 0
-		for _, name := range files { // which of the processes has taken which number is open
-			one := readEvents(t, name)
-			if one.counts["arrivals"] == a.Counts["arrivals"] && one.counts["acquired"] == a.Counts["acquired"] && one.counts["timed_out"] == a.Counts["timed_out"] {
-				byOwner++
-			}
-		}
-		check.True(t, byOwner != 0 && a.Clients == 500 && !a.Lost, "agent %+v has the counts of no file", a)
-	}
-	wait := report.Latencies["wait"]
-	check.True(t, int(wait["count"]) == len(events.waits) && int64(wait["censored"]) == events.counts["timed_out"],
-		"%v, the events have %d waits, %v", wait, len(events.waits), events.counts)
-	for name, p := range map[string]float64{"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "p99_9_ms": 99.9, "max_ms": 100} {
-		rank := p / 100 * float64(len(events.waits)) // the one below and the one above are right
-		low, high := events.waits[max(int(rank), 1)-1], events.waits[max(int(math.Ceil(rank)), 1)-1]
-		got := wait[name]
-		check.True(t, got >= low*0.99-0.002 && got <= high*1.01+0.002, "%s is %g, of the events %g to %g", name, got, low, high)
-	}
-	sum := 0.0
-	for _, w := range events.waits {
-		sum += w
-	}
-	mean := sum / float64(len(events.waits))
-	check.True(t, math.Abs(wait["mean_ms"]-mean) <= mean/100+0.002, "the mean is %g, of the events %g", wait["mean_ms"], mean)
-	perSecond := int64(0)
-	for _, s := range report.Seconds {
-		perSecond += s.Acquired
-	}
-	if w := report.Witness; perSecond != report.Counts["acquired"] || w.Holds > perSecond || w.Holds+w.Unseen < perSecond || w.Overlaps != 0 || !report.Verdict.Safe {
-		t.Errorf("%d acquired in all seconds, witness %+v", perSecond, w)
-	}
-	r.wantNoKeys(r.control, r.target)
 }
 
 // An agent that is killed is named within 4 s, its clients count as crashed, and the run is
@@ -345,7 +268,7 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	check.NoError(t, r.control.Continue())
 	l.exits(exitThreshold) // the witness did not answer
 	report := l.report()
-	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
+	report.wantEvents(t, inDir(dir, 0), inDir(dir, 1))
 	gaps := report.gapsButUnanswered()
 	check.True(t, len(gaps) == 0, "%q", gaps)
 	check.True(t, report.Counts["acquired"] >= 200 && report.Verdict.Safe && report.Witness.Unseen != 0 && len(report.Seconds) >= 8,

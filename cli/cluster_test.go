@@ -3,15 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
@@ -249,112 +245,6 @@ func warmUp(t *testing.T, c troubled, w *running) {
 		}
 	}
 	t.Fatal("the watch does not see all locks")
-}
-
-// Slots move from one master to another while clients acquire and release locks in them. Each hold is reported exactly
-// once, with its start and its end, and with the right reason for its end.
-func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
-	long(t, "it compares what is seen with what is held while slots move")
-	slots, holds := testtier.Size(100, 100, 1500), testtier.Size(100, 100, 1000)
-	shortest := testtier.Size(0, 400, 50) // ms: a busy machine sees a shorter hold too late
-	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
-	keys := keysIn(t, c.rdb, "lock:job:", 40, func(slot int64) bool { return slot < int64(slots) })
-	for i := range 40 {
-		keys = append(keys, fmt.Sprint("lock:other:", i))
-	}
-	w := startWatch(t, append([]string{"--json"}, c.flags...)...)
-	warmUp(t, c, w)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	moved := make(chan struct{})
-	go func() {
-		defer close(moved)
-		for slot := range slots {
-			if err := moveSlot(ctx, c.Cluster, slot, c.Nodes()[2]); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	}()
-	var mu sync.Mutex
-	var done []change
-	var failed atomic.Int64
-	var clients sync.WaitGroup
-	for n := range 8 {
-		clients.Go(func() {
-			for i := n; ctx.Err() == nil; i += 8 {
-				mu.Lock()
-				enough := len(done) >= holds
-				mu.Unlock()
-				select {
-				case <-moved:
-					if enough {
-						return
-					}
-				default:
-				}
-				h := change{Key: keys[i%len(keys)], Holder: uuid.NewString()}
-				ok, err := c.rdb.SetNX(ctx, h.Key, h.Holder, 30*time.Second).Result()
-				if err != nil || !ok {
-					failed.Add(1)
-					continue
-				}
-				time.Sleep(time.Duration(shortest+rand.IntN(200)) * time.Millisecond)
-				if n, err := freeIfMine.Run(ctx, c.rdb, []string{h.Key}, h.Holder).Int(); err != nil || n != 1 {
-					t.Errorf("release %s: %d, %v", h.Key, n, err)
-					continue
-				}
-				mu.Lock()
-				done = append(done, h)
-				mu.Unlock()
-			}
-		})
-	}
-	clients.Wait()
-	c.lock(t, "lock:known:last")
-	w.out.sees(t, `"key":"lock:known:last"`)
-	told := func(h change) bool { return strings.Count(w.out.String(), h.Holder) > 1 }                       // its begin and its end
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // the last ends may come from another node
-		if newest := done[max(0, len(done)-8):]; !slices.ContainsFunc(newest, func(h change) bool { return !told(h) }) {
-			break
-		}
-	}
-	w.stop()
-	w.exits(t, exitInterrupted)
-
-	check.False(t, strings.Contains(w.errors.String(), "lost"), "it says %s", w.errors)
-	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
-	for line := range strings.Lines(w.out.String()) {
-		e := decoded[render.Event](t, line)
-		kinds[string(e.Event)]++
-		switch {
-		case e.Event == "acquired" || e.Event == "appeared":
-			begun[e.Holder]++
-		case e.Event.Ends():
-			ended[e.Holder]++
-		}
-	}
-	missed, twice := 0, 0
-	for _, h := range done {
-		if begun[h.Holder] == 0 || ended[h.Holder] == 0 {
-			missed++
-			if missed < 10 {
-				t.Logf("of %s by %s: begun %d, ended %d", h.Key, h.Holder, begun[h.Holder], ended[h.Holder])
-			}
-		}
-		if begun[h.Holder] > 1 || ended[h.Holder] > 1 {
-			twice++
-			if twice < 10 {
-				t.Logf("of %s by %s: begun %d, ended %d", h.Key, h.Holder, begun[h.Holder], ended[h.Holder])
-			}
-		}
-	}
-	t.Logf("%d holds while %d slots were moved: %d missed, %d told twice; events %v; %d attempts failed; %s", len(done), slots, missed, twice, kinds, failed.Load(), w.errors)
-	check.True(t, missed*100 <= len(done) && twice <= 0, "of %d holds %d were missed and %d told twice", len(done), missed, twice)
-	for _, wrong := range []string{"gone", "expired", "stolen", "evicted", "flushed"} {
-		check.True(t, kinds[wrong] <= 0, "%d were said to be %s", kinds[wrong], wrong)
-	}
 }
 
 // tagOf returns a hash tag whose keys are in a slot.

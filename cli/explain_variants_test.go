@@ -373,6 +373,30 @@ func (s *scene) process(signal syscall.Signal) {
 	load.signal(signal)
 }
 
+// A queue of a fair lock as Redisson stores it, without dead waiters.
+var tryFair = redis.NewScript(`
+local first = redis.call('LINDEX', KEYS[2], 0)
+if redis.call('EXISTS', KEYS[1]) == 0 and (not first or first == ARGV[1]) then
+  if first then redis.call('LPOP', KEYS[2]) redis.call('ZREM', KEYS[3], first) end
+  redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)
+  return 1
+end
+if not redis.call('ZSCORE', KEYS[3], ARGV[1]) then
+  redis.call('RPUSH', KEYS[2], ARGV[1]) redis.call('ZADD', KEYS[3], 99999999999999, ARGV[1])
+end
+return 0`)
+
+// fairOwner is a thread that takes fair locks.
+type fairOwner struct {
+	rdb *redis.Client
+	id  string
+}
+
+func (o fairOwner) try(ctx context.Context, key string) bool {
+	n, err := tryFair.Run(ctx, o.rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}, o.id).Int()
+	return err == nil && n == 1
+}
+
 // pollers lets a client hold the lock while another one looks seldom.
 func (s *scene) pollers(every time.Duration, n int) {
 	s.Helper()
