@@ -59,25 +59,6 @@ func TestDoctorSaysWhetherRequestsAreSeen(t *testing.T) {
 	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
-func TestAServerHasTheNameOfItsProduct(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	rdb := clientTo(t, addr)
-	name, version := "redis", ""
-	for line := range strings.Lines(rdb.Info(t.Context(), "server").Val()) {
-		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
-		case "valkey_version":
-			name, version = "valkey", value
-		case "redis_version":
-			version = value
-		}
-	}
-	doc, _ := listedOn(t, "-u", "redis://"+addr)
-	check.True(t, doc.Server == (render.Server{Mode: "standalone", Version: version, Name: name}), "%s %s is %+v", name, version, doc.Server)
-	product := map[string]string{"redis": "Redis ", "valkey": "Valkey "}[name] + version
-	got := locktop(t, "doctor", "--for", "100ms", "-u", "redis://"+addr)
-	check.True(t, strings.Contains(got.out, addr+": "+product+", master"), "doctor does not name %s:\n%s", product, got.out)
-}
-
 // Its deadlines then use the local clock.
 func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	t.Parallel()

@@ -272,18 +272,6 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	}
 }
 
-// A user with only the read category is common.
-func TestAUserWithReadAndScanSeesTheLocks(t *testing.T) {
-	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	aLockOfEachType(t, addr)
-	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
-	doc, said := listedOn(t, "-u", "redis://reader:c4nary@"+addr)
-	check.True(t, len(doc.Locks) == 2 && doc.Complete, "%+v", doc)
-	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, "this user may not run INFO, PUBSUB"),
-		"it says %q", said) // on Redis 6, TIME, too, is in the read category
-}
-
 // connectionState lists the commands that change the state of a connection and
 // that locktop may send to any server. Each was checked against Redis 8.0.2 and
 // Valkey 8.1.1, where CLIENT NO-TOUCH crashes the server:

@@ -18,26 +18,6 @@ func ourClient(t *testing.T, addr string, observe func(lock.Event)) *lock.Client
 	return c
 }
 
-func TestPeersHolderKeepsUsOut(t *testing.T) {
-	onServer(t, func(t *testing.T, addr string, p peer) {
-		us := ourClient(t, addr, nil)
-		for _, k := range kinds() {
-			release := p.try(t, addr, k.name)
-			check.Require(t, release != nil, "%s: the peer cannot have a lock that is free", k.name)
-			stored := connect(t, addr).Get(t.Context(), p.key(k.name)).Val()
-			l := k.lock(us, p.key(k.name))
-			_, err := l.TryLock(t.Context())
-			var held *lock.HeldError
-			check.True(t, errors.As(err, &held) && held.Token == stored && held.TTL > 0 && held.TTL <= ttl,
-				"%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
-			release()
-			lease, err := l.TryLock(t.Context())
-			check.NoError(t, err, "%s: after the peer's release", k.name)
-			check.ErrorIs(t, lease.Unlock(t.Context()), nil, "%s", k.name)
-		}
-	})
-}
-
 func TestOurHolderKeepsPeersOut(t *testing.T) {
 	onServer(t, func(t *testing.T, addr string, p peer) {
 		us := ourClient(t, addr, nil)
@@ -52,7 +32,8 @@ func TestOurHolderKeepsPeersOut(t *testing.T) {
 	})
 }
 
-func TestWeWaitForAPeersRelease(t *testing.T) {
+// A peer's lock keeps us out until its release, for which we wait.
+func TestPeersHolderKeepsUsOut(t *testing.T) {
 	onServer(t, func(t *testing.T, addr string, p peer) {
 		refused := make(chan struct{}, 1)
 		us := ourClient(t, addr, func(e lock.Event) {
@@ -60,11 +41,17 @@ func TestWeWaitForAPeersRelease(t *testing.T) {
 				refused <- struct{}{}
 			}
 		})
+		other := ourClient(t, addr, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/2) // well before the peer's lock expires
 		defer cancel()
 		for _, k := range kinds() {
 			release := p.try(t, addr, k.name)
 			check.Require(t, release != nil, "%s: the peer cannot have a lock that is free", k.name)
+			stored := connect(t, addr).Get(t.Context(), p.key(k.name)).Val()
+			_, err := k.lock(other, p.key(k.name)).TryLock(t.Context())
+			var held *lock.HeldError
+			check.True(t, errors.As(err, &held) && held.Token == stored && held.TTL > 0 && held.TTL <= ttl,
+				"%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
 			got := make(chan error, 1)
 			go func() {
 				lease, err := k.lock(us, p.key(k.name)).Lock(ctx)

@@ -95,11 +95,6 @@ func TestWordsBeginInTheirColumnAndFillTheirCells(t *testing.T) {
 	check.True(t, slices.Equal(all, want), "the words are %v, want %v", all, want)
 }
 
-func TestMarkupInTextIsOnlyText(t *testing.T) {
-	p := drawnRow(t, `<b>&"x"`, 7)
-	check.True(t, len(p.Cells.Texts) == 1 && p.Cells.Texts[0].Text == `<b>&"x"`, "the words are %+v", p.Cells.Texts)
-}
-
 func TestSampleIsDrawnAsBefore(t *testing.T) {
 	text := check.Must(os.ReadFile("testdata/sample.ansi"))(t)
 	golden.Check(t, "sample.svg", string(draw("sample", parse(string(text), 40, 6))))
@@ -132,10 +127,6 @@ func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
 	}
 }
 
-func TestFaintLiesBetweenForegroundAndBackground(t *testing.T) {
-	check.Equal(t, (rgb{200, 0, 100}).faint(rgb{0, 100, 100}), (rgb{110, 45, 100}), "faint")
-}
-
 func TestColoursGoOnInTheNextLine(t *testing.T) {
 	grid := parse("\x1b[31ma\nb", 2, 2)
 	got := grid[1][0]
@@ -147,9 +138,4 @@ func TestScreenHasItsSizeWhateverTheText(t *testing.T) {
 		grid := parse(text, 3, 2)
 		check.True(t, len(grid) == 2 && len(grid[0]) == 3 && len(grid[1]) == 3, "%q does not make 3×2 cells", text)
 	}
-}
-
-func TestWideCharacterTakesTwoCells(t *testing.T) {
-	row := parse("鎖x", 3, 1)[0]
-	check.True(t, row[0].text == "鎖" && row[0].width == 2 && row[1].text == "" && row[2].text == "x", "the row is %+v", row)
 }
