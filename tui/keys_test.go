@@ -332,12 +332,6 @@ func TestTheSampleScreen(t *testing.T) {
 			d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
 			d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
 		},
-		"the lock page shows the safe command": func(d *driver) {
-			d.size(100, 60).press("j", "enter")
-			d.wantOrder("to release it safely", "redis-cli", "return 1", "lock:orders:4711")
-			d.press("esc", "j", "enter") // this format has no actions
-			d.wantNot("redis-cli")
-		},
 		"the selection moves on when it is filtered out": func(d *driver) {
 			d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
 		},
