@@ -159,14 +159,12 @@ type loadReport struct {
 	Faults    []struct{ Struck int }
 	Counts    map[string]int64
 	Latencies map[string]map[string]float64
-	Clients   int
 	Agents    []struct {
-		Number  int
-		Name    string
-		Clock   float64 `json:"clock_behind_ms"`
-		Lost    bool
-		Clients int
-		Counts  map[string]int64
+		Number int
+		Name   string
+		Clock  float64 `json:"clock_behind_ms"`
+		Lost   bool
+		Counts map[string]int64
 	}
 	Witness struct {
 		Holds, Proven, Overlaps, Excused, Unseen int64

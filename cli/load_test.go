@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,42 +239,6 @@ func (r loadReport) wantFailover(t *testing.T) {
 	}
 	check.True(t, len(r.Faults) == 1 && r.Faults[0].Struck == 1 && after >= 50,
 		"faults %v, %d acquired at the end: %s", r.Faults, after, r.Verdict.Text)
-}
-
-// The slot of each key moves to another master during the load, key by key.
-// Locks without companions need no command on two keys, so no attempt may fail.
-func TestALoadOnAClusterStandsResharding(t *testing.T) {
-	testtier.Long(t, "slots move for seconds under load")
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
-	rdb := clusterClient(t, rig)
-	const keys = 30
-	ctx, cancel := context.WithCancel(t.Context())
-	moves, moved := 0, make(chan error, 1)
-	go func() {
-		var err error
-		for ; err == nil && moves < keys; moves++ {
-			key := fmt.Sprint("job:", moves+1)
-			for err == nil && rdb.Exists(ctx, key).Val() == 0 { // the lock is held while its slot moves
-				time.Sleep(time.Millisecond)
-				err = ctx.Err()
-			}
-			if err == nil {
-				slot := int(rdb.ClusterKeySlot(ctx, key).Val())
-				err = moveSlot(ctx, rig, slot, another(rig, slot))
-			}
-		}
-		moved <- err
-	}()
-	got, doc := reportOf(t, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:",
-		"--clients", "30", "--keys", fmt.Sprint(keys), "--hold", "20ms", "--think", "20ms", "--duration", "5s")
-	cancel()
-	err := <-moved
-	check.Require(t, moves >= keys/3, "%d slots moved only: %v", moves, err)
-	if got.says(t, exitFine); !doc.Verdict.Safe || doc.Counts["acquired"] < 100 || doc.Counts["errors"] > 0 {
-		t.Errorf("%d moves, %v: %s", moves, doc.Counts, got.out)
-	}
-	left := rdb.Keys(t.Context(), "job:*").Val()
-	check.True(t, len(left) == 0, "left behind: %q", left)
 }
 
 // another returns the first master that does not have a slot.
