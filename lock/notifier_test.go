@@ -176,13 +176,6 @@ func woken(w *waiter) bool {
 	}
 }
 
-func TestAMessageWakesTheFirstWaiterOnly(t *testing.T) {
-	q := &waitQueue{}
-	first, next := q.join(""), q.join("")
-	q.wakeFirst()
-	check.True(t, woken(first) && !woken(next), "want only the first waiter woken")
-}
-
 func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 	q := &waitQueue{}
 	first := q.join("")
