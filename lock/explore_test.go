@@ -83,10 +83,10 @@ var exploredKinds = []exploredKind{
 		{client: 0, kind: "semaphore", hold: 20 * time.Millisecond}, {client: 1, kind: "semaphore", starts: time.Millisecond, hold: 30 * time.Millisecond, ttl: exploredTTL / 2},
 		{client: 2, kind: "semaphore", starts: 2 * time.Millisecond, hold: time.Millisecond}}},
 	{name: "rw", clients: 2, bound: briefly + 2*readersTurn, callers: []caller{
-		{client: 0, kind: "read", hold: 20 * time.Millisecond}, {client: 1, kind: "write", starts: time.Millisecond, hold: 10 * time.Millisecond},
-		{client: 0, kind: "read", starts: 2 * time.Millisecond, hold: time.Millisecond}}},
+		{client: 0, kind: "reader", hold: 20 * time.Millisecond}, {client: 1, kind: "writer", starts: time.Millisecond, hold: 10 * time.Millisecond},
+		{client: 0, kind: "reader", starts: 2 * time.Millisecond, hold: time.Millisecond}}},
 	{name: "writers", clients: 2, bound: briefly + 2*readersTurn, callers: []caller{
-		{client: 0, kind: "write", hold: 250 * time.Millisecond}, {client: 1, kind: "write", starts: time.Millisecond, hold: time.Millisecond}}},
+		{client: 0, kind: "writer", hold: 250 * time.Millisecond}, {client: 1, kind: "writer", starts: time.Millisecond, hold: time.Millisecond}}},
 	{name: "all", clients: 2, bound: briefly, callers: []caller{
 		{client: 0, kind: "all", hold: 250 * time.Millisecond}, {client: 1, kind: "all", starts: time.Millisecond, hold: time.Millisecond},
 		{client: 1, kind: "mutex", key: 1, starts: 2 * time.Millisecond, hold: time.Millisecond, unfenced: true}}},
@@ -98,7 +98,7 @@ var exploredKinds = []exploredKind{
 
 // families returns the families of keys of the kind.
 func (k exploredKind) families() string {
-	return map[string]string{"reentrant": "h", "rw": "w", "writers": "w", "semaphore": "z", "redlock": "q"}[k.name] + map[bool]string{true: "s"}[k.callers[0].kind == "mutex" || k.callers[0].kind == "fair" || k.callers[0].kind == "all"]
+	return string(simFamily[k.callers[0].kind])
 }
 
 // loads returns the scripts that the kind may use, and those of warmUp.

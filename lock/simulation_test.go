@@ -251,42 +251,31 @@ func simFence(key string) string {
 // simNode reports whether a key belongs to the Redlock, which has several servers.
 func simNode(key string) bool { return strings.Contains(key, "q:") }
 
+// simFamily has the family of each kind.
+var simFamily = map[string]byte{"mutex": 's', "fair": 's', "all": 's', "reentrant": 'h', "reader": 'w', "writer": 'w', "semaphore": 'z', "redlock": 'q'}
+
 // locker returns a lock and its key.
 func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Locker, string) {
-	c := p.client.As(label)
+	c, key := p.client.As(label), simKey(simFamily[kind], n)
 	switch kind {
-	case "mutex":
-		key := simKey('s', n)
-		return c.Mutex(key, o), key
 	case "fair":
 		o.Wait = lock.Wait{}
-		key := simKey('s', n)
-		return c.Fair(key, o), key
-	case "reentrant":
-		key := simKey('h', n)
-		return c.Reentrant(key, o), key
-	case "read":
-		key := simKey('w', n)
-		return c.RW(key, o).Reader(), key
-	case "write":
-		key := simKey('w', n)
-		return c.RW(key, o).Writer(), key
 	case "semaphore":
-		key := simKey('z', n)
 		return c.Semaphore(key, simPermits, o), key
 	case "all":
 		o.Fence = false
-		keys := []string{simKey('s', n), simKey('s', 1-n)}
+		keys := []string{key, simKey('s', 1-n)}
 		slices.Sort(keys)
 		return c.All(keys, o), strings.Join(keys, ", ")
+	case "redlock":
+		return p.quorum.As(label).Redlock(key, o), key
 	}
-	key := simKey('q', n)
-	return p.quorum.As(label).Redlock(key, o), key
+	return kinds[kind](c, key, o), key
 }
 
 // act runs one actor until end.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
-	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock", "elect", "semaphore", "semaphore", "semaphore", "all", "all"}
+	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "reader", "writer", "redlock", "elect", "semaphore", "semaphore", "semaphore", "all", "all"}
 	for n := 1; ; n++ {
 		if !sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second))) {
 			return
@@ -294,9 +283,9 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		kind := kinds[choose.IntN(len(kinds))]
 		w.mu.Lock()
 		p := w.processes[choose.IntN(simProcesses)]
-		if kind == "read" { // readers are in one process, writers in another: see lookAt
+		if kind == "reader" { // readers are in one process, writers in another: see lookAt
 			p = w.processes[1]
-		} else if kind == "write" {
+		} else if kind == "writer" {
 			p = w.processes[0]
 		}
 		w.attempts++
@@ -350,7 +339,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 		w.spec.Failed(label, time.Now())
 		w.mu.Unlock()
 		w.happened()
-		if kind == "write" { // the attempt may withdraw the claim of its process: see lookForClaims
+		if kind == "writer" { // the attempt may withdraw the claim of its process: see lookForClaims
 			for range 5 {
 				time.Sleep(time.Millisecond)
 				w.happened()
@@ -403,7 +392,7 @@ func (w *simulated) wants(kind, key, label string, ttl time.Duration) {
 // simAttempt returns an attempt for the specification. A key has any number of readers.
 func simAttempt(kind, key string, ttl time.Duration) oracle.Attempted {
 	a := oracle.Attempted{Keys: simSpan(key), TTL: ttl, Limit: simLimit(kind)}
-	if kind == "read" {
+	if kind == "reader" {
 		a.Limit = 0
 	}
 	return a
@@ -420,7 +409,7 @@ func simLimit(kind string) int {
 // simGrant returns a lease for the specification.
 func simGrant(lease *lock.Lease, kind, owner string) *oracle.Grant {
 	g := &oracle.Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
-		Keys: simSpan(lease.Key()), Fence: lease.Fence(), Shared: kind == "read", Limit: simLimit(kind)}
+		Keys: simSpan(lease.Key()), Fence: lease.Fence(), Shared: kind == "reader", Limit: simLimit(kind)}
 	if kind == "redlock" {
 		g.Copies = 2
 	}
@@ -474,7 +463,7 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 			_ = lease.Extend(short, first)
 			both.Wait()
 		case 3:
-			if kind == "reentrant" || kind == "read" || kind == "write" {
+			if slices.Contains(reenterable, kind) {
 				if entry, err := l.TryLock(short); err == nil {
 					entries = append(entries, entry)
 				}
@@ -484,7 +473,7 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 		w.happened()
 	}
 	sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(10*time.Second)))
-	if choose.IntN(12) == 0 && kind != "reentrant" && kind != "read" && kind != "write" {
+	if choose.IntN(12) == 0 && !slices.Contains(reenterable, kind) {
 		lease = nil
 		w.drop(g)
 		return
@@ -519,7 +508,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	prefix := p.prefix()
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock", "semaphore", "all"} { // in progress
+	for i, kind := range []string{"mutex", "fair", "reentrant", "writer", "redlock", "semaphore", "all"} { // in progress
 		busy.Go(func() {
 			label := p.label(90_000_000 + i)
 			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
@@ -879,7 +868,7 @@ func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
 			continue
 		}
 		for call := range w.waiting {
-			if call.kind == "write" && call.Keys[0] == key && call.Since.Before(before.at) && strings.HasPrefix(before.id, call.process.prefix()) {
+			if call.kind == "writer" && call.Keys[0] == key && call.Since.Before(before.at) && strings.HasPrefix(before.id, call.process.prefix()) {
 				w.violated("a writer waits for %q since %v, and its claim %s is gone", key, now.Sub(call.Since), before.id)
 			}
 		}
