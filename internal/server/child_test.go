@@ -83,12 +83,6 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestChildTakesFurtherArguments(t *testing.T) {
-	c := ForTest(t, "--requirepass", "secret")
-	err := client(t, c.Addr()).Ping(t.Context()).Err()
-	check.True(t, err != nil && strings.HasPrefix(err.Error(), "NOAUTH"), "without the password it answers %v", err)
-}
-
 func TestChildThatCannotStartSaysWhy(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	_, err := StartChild(t.Context(), ChildOptions{Args: []string{"--maxclients", "many"}})

@@ -35,18 +35,14 @@ func run(test func(TB)) *fakeTB {
 	return v
 }
 
-func TestWithoutRedisATestIsSkippedWithInstructions(t *testing.T) {
+func TestWithoutRedisATestIsSkippedWithInstructionsOrFailsWhereItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(RequireRedis, "")
 	v := run(func(t TB) { ForTest(t) })
 	check.True(t, strings.Contains(v.skipped, "apt-get install redis-server") && v.failed == "",
 		"skipped with %q, failed with %q", v.skipped, v.failed)
-}
-
-func TestWithoutRedisATestFailsWhereItIsRequired(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
 	t.Setenv(RequireRedis, "1")
-	v := run(func(t TB) { ForTest(t) })
+	v = run(func(t TB) { ForTest(t) })
 	check.True(t, v.failed != "" && v.skipped == "", "skipped with %q, failed with %q", v.skipped, v.failed)
 }
 

@@ -23,17 +23,6 @@ func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
 	})
 }
 
-// The same, in a way that also works with the sound kinds.
-func TestAProcessWhoseClockIsAheadHoldsGetsetTogetherWithAnother(t *testing.T) {
-	for _, k := range append(soundKinds(), kind{"Getset", func(r *rig, ttl time.Duration) classic.Lock {
-		return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl})
-	}}) {
-		t.Run(k.name, func(t *testing.T) {
-			check.Equal(t, underSkew(t, k), k.name == "Getset", "both hold the lock")
-		})
-	}
-}
-
 func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.getset(time.Minute, -time.Hour)) // its holder died long ago

@@ -6,10 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
-	"locktop/internal/server"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -93,28 +90,4 @@ func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
 		check.True(r, r.lost(<-released), "unlocked what was lost")
 		check.True(r, other.try(k.open(other, time.Minute)) == nil, "a third got in beside the second")
 	})
-}
-
-// underSkew reports whether a process whose clock is 2 s ahead acquires a lock that
-// another process has just acquired for 1.5 s.
-//
-// A process with a wrong clock is a bubble that has slept until the clock is off by
-// that much. It shares the redis-server with the code outside of the bubble.
-func underSkew(t *testing.T, k kind) bool {
-	t.Helper()
-	const ttl, skew = 1500 * time.Millisecond, 2 * time.Second
-	for {
-		r := newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}))
-		began := time.Now()
-		r.take(k.open(r, ttl))
-		both := false
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(began.Add(skew)))
-			ahead := newRig(t, r.addr, r.dial)
-			both = ahead.try(k.open(ahead, ttl)) != nil
-		})
-		if time.Since(began) < ttl { // otherwise the lock has expired on every clock
-			return both
-		}
-	}
 }
