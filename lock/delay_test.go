@@ -32,7 +32,8 @@ func (r *rig) delayed(kind string, rival *await, ended time.Time, delay time.Dur
 	r.must(next.Unlock(ctx))
 }
 
-// A lease expires, also after renewals and an Extend: nobody gets in for the delay.
+// A lease expires, also after renewals and an Extend: nobody gets in for the delay. After Renew.MaxHold the
+// lock is released when the delay is over, not only when the TTL has passed.
 func TestAnExpiredLockStaysHeldForTheDelay(t *testing.T) {
 	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
 		ttl, delay := 300*time.Millisecond, 700*time.Millisecond
@@ -47,6 +48,7 @@ func TestAnExpiredLockStaysHeldForTheDelay(t *testing.T) {
 		}{
 			{"acquired", lock.Options{TTL: ttl, Delay: delay, Renew: lock.Renew{Off: true}}, func(*lock.Lease) {}},
 			{"renewed", lock.Options{TTL: ttl, Delay: delay, Renew: lock.Renew{Max: 2}}, func(*lock.Lease) {}},
+			{"max hold", lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{MaxHold: 100 * time.Millisecond}}, func(*lock.Lease) {}},
 			{"extended", lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{Off: true}}, func(l *lock.Lease) { r.must(l.Extend(ctx, ttl)) }},
 		} {
 			c, _ := r.process("holder")
@@ -108,27 +110,6 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 			r.delayed(kind, next, ended, delay)
 			r.must(c.Close())
 		}
-	})
-}
-
-// After Renew.MaxHold the lock is released when the delay is over, not only when the TTL
-// has passed.
-func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
-	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
-		const delay = 500 * time.Millisecond
-		var all sync.WaitGroup
-		c, _ := r.process("holder")
-		other, _ := r.process("rival")
-		for kind, l := range everyKind(c, "orders", lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{MaxHold: 100 * time.Millisecond}}) {
-			all.Go(func() {
-				lease := r.locked(l)
-				next := lockAsync(ctx, rivals(other, "orders")[kind])
-				<-lease.Context().Done()
-				check.Equal(r, context.Cause(lease.Context()), lock.ErrMaxHold, "%s: the lease ended with", kind)
-				r.delayed(kind, next, lease.Deadline(), delay)
-			})
-		}
-		all.Wait()
 	})
 }
 

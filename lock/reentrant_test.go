@@ -52,12 +52,13 @@ func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
 	})
 }
 
-// Scenario 17.
+// Scenarios 17 and 23: so is a new process with the same label.
 func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
+		c := r.client(lock.Config{Owner: "billing-7"})
 		mine := r.lock(c.Reentrant("orders", lock.Options{}))
 		check.Equal(r, r.heldBy(c.Reentrant("orders", lock.Options{})).Token, mine.Token(), "held by")
+		r.refused(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
 		check.Equal(r, r.count("orders", mine.Token()), 1, "count")
 	})
 }
@@ -137,14 +138,6 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
 		r.must(<-waiter)
-	})
-}
-
-// Scenario 23: a new process with the same label is not the same owner.
-func TestARestartedProcessInheritsNothing(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
-		check.ErrorIs(r, tried(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 	})
 }
 

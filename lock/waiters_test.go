@@ -100,19 +100,6 @@ func (r *rig) wakesOne(kind, holder string, most float64) string {
 	return order.String()
 }
 
-// A cycle without a waiter is SET, then EVALSHA with GET, ZPOPMIN, PUBLISH and DEL.
-func TestAnUncontendedCycleIsSixCommands(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		r.must(r.locked(m).Unlock(ctx)) // the server knows the scripts
-		before := r.commands()
-		for range 10 {
-			r.must(r.locked(m).Unlock(ctx))
-		}
-		check.Equal(r, r.commands()-before-1, 60, "commands of 10 cycles") // without INFO
-	})
-}
-
 // passOver releases a lease and acquires its lock again n times, before the process that is woken
 // can, and returns the last lease.
 func (r *rig) passOver(n int, greedy lock.Locker, lease *lock.Lease) *lock.Lease {
