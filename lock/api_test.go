@@ -70,7 +70,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 	})
 }
 
-// A leader checks only the context.
+// Scenario 65: a lease that is dropped ends. A leader checks only the context.
 func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
