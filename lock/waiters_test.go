@@ -122,19 +122,6 @@ func (r *rig) ghostProcess(score float64, listening bool) {
 	}
 }
 
-func TestADeadProcessIsNotWoken(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		for _, kind := range wakingOneKinds {
-			c, _ := r.process("a")
-			lease := r.locked(kinds[kind](c, "orders", lock.Options{}))
-			next := lockAsync(ctx, kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
-			r.registered(1)
-			r.ghostProcess(0, false)
-			r.passesOn(lease, next, 0, "%s: the next process got the lock after", kind)
-		}
-	})
-}
-
 // If a release reaches no registered process, because it is dead or because the waiters
 // cannot be read, it sends its message to all: an observer, and a waiter that could not
 // register.
