@@ -381,22 +381,6 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
 }
 
-// While the known locks do not change, few requests are sent. An old reading of
-// the server's clock must not be used as the present time.
-func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
-	testtier.Long(t, "it waits on a quiet server for seconds")
-	t.Parallel()
-	rdb := realServer(t)
-	do(t, rdb, "SET", "lock:a", "token:1")
-	live := inspect.StartWatcher(follow(rdb, announcing()))
-	defer live.Close()
-	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
-		s := check.Must(live.Snapshot(t.Context()))(t)
-		skew := s.Server.Skew
-		check.Require(t, skew.Abs() <= 1500*time.Millisecond, "after %v the clock of this very machine is %v off", time.Since(began), skew)
-	}
-}
-
 // Eight clients acquire and release a few locks in turns. No sequence of snapshots may show a
 // theft. The clients go on until the watcher has seen a release: on a busy machine it can miss all
 // of the first ones. With LOCKTOP_PROOF the test makes 10,000 releases for each hold time.

@@ -62,23 +62,3 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	check.AtMost(t, steps(50*time.Millisecond), 17, "steps, which would be 22 with one page per step,")
 	check.AtLeast(t, steps(0), 8, "steps for a server that is near, where a step of several pages is beyond the budget")
 }
-
-// The round trip time is no reason to pause, as long as not all locks are known.
-func TestAFarServerIsKnownSoon(t *testing.T) {
-	testtier.Long(t, "it measures times on a slow link")
-	t.Parallel()
-	o := polite()
-	o.Budget = inspect.NewBudget(0.5) // so that the server's own time matters little on a busy machine
-	live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(farFrom(t, 50*time.Millisecond), o)))
-	defer live.Close()
-	began := time.Now() // with a pause after each round trip the scan takes more than a minute
-	for {
-		snap := check.Must(live.Snapshot(t.Context()))(t)
-		if snap.Complete {
-			break
-		}
-		took := time.Since(began)
-		check.Require(t, took <= time.Minute, "%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
-		time.Sleep(10 * time.Millisecond)
-	}
-}

@@ -171,12 +171,14 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 // The remaining time of a lock is that of its own server, even if the servers' clocks differ.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	ahead := on("node2", start.Add(time.Hour), 5, "b=2")
+	ahead.Locks[0].AskedAt = ahead.At
 	f := multiOf(MultiOptions{}, sourcesOf(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
 	for range 3 {
 		s := snapshotOf(t, f)
 		for _, l := range s.Locks {
 			left, _ := l.TTL(s.At)
 			check.True(t, (left-5*time.Second).Abs() <= time.Second, "%s has %v left, want 5 s", l.Key, left)
+			check.Equal(t, s.At.Sub(l.AskedAt).Abs() <= time.Second, l.Key == "b", "%s is asked for now", l.Key)
 			check.True(t, l.Holders[0].Expires == l.Expires, "its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
 		}
 	}

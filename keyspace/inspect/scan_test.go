@@ -338,6 +338,10 @@ func TestScanOnlyReads(t *testing.T) {
 			name = strings.ToLower(strings.Join(argv[:2], " "))
 		}
 		check.True(t, slices.Contains(allowed, name), "it sent %q", argv)
+		if at, limited := map[string]int{"lrange": 3, "zrange": 3, "memory usage": 4}[name]; limited { // the end, or the samples
+			n, err := strconv.Atoi(argv[at])
+			check.True(t, err == nil && n >= 0 && n <= 256 && (n > 0 || name != "memory usage"), "the server has to go through a whole value: %q", argv)
+		}
 		if i := slices.Index(argv, "count"); i > 0 && name == "scan" {
 			scans++
 			counts[argv[i+1]] = true

@@ -10,7 +10,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/netfault"
-	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -116,35 +115,6 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 		args = append(args, fmt.Sprintf("ordinary:%d", from+i), "value")
 	}
 	check.NoError(t, rdb.MSet(t.Context(), args...).Err())
-}
-
-func TestAWatcherSurvivesARestart(t *testing.T) {
-	testtier.Long(t, "a server is gone for seconds")
-	t.Parallel()
-	child := server.ForTest(t)
-	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
-	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
-	f := follow(rdb, justTokens())
-	before := until(t, f, complete)
-
-	check.NoError(t, child.Kill())
-	other := follow(rdb, justTokens())
-	defer other.Close()
-	for range 3 { // every call returns an error, also after a new connection attempt
-		_, _, err := other.Next(t.Context())
-		check.True(t, err != nil, "no server answered, and all is well")
-		for _, w := range []*inspect.Watcher{f, other} {
-			s, err := w.Snapshot(t.Context())
-			check.Require(t, err != nil, "no server answered, and it got %+v", s)
-		}
-	}
-	check.NoError(t, child.Restart(t.Context()))
-	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
-
-	after := until(t, f, complete)
-	check.True(t, slices.Equal(keys(before), []string{"a"}) && slices.Equal(keys(after), []string{"b"}),
-		"before %q, after %q", keys(before), keys(after))
-	check.True(t, after.Locks[0].Holders[0].Since.IsZero(), "b may be held for long: it was not watched")
 }
 
 // A busy server answers with an error. Known locks do not disappear then, and a scan does not show an empty keyspace.
