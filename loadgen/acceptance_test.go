@@ -308,20 +308,3 @@ func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	}
 	return calls
 }
-
-func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
-	testtier.Long(t, "it measures waits around a pause")
-	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
-	r := started(t, rdb, Scenario{
-		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
-	})
-	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
-	check.NoError(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
-	<-r.Done()
-	m := summed(t, r)
-	check.AtLeast(t, m.Latency.Wait.P99, 1500*time.Millisecond, "p99 of the wait after a pause of 2 s")
-	if due := 50 * m.Elapsed.Seconds(); float64(m.Arrivals) < due-10 || float64(m.Arrivals) > due+2 {
-		t.Errorf("%d arrivals in %s at 50/s: the pause held them off", m.Arrivals, m.Elapsed)
-	}
-}

@@ -3,11 +3,9 @@
 package loadgen
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +32,7 @@ func init() {
 	if kind == "" {
 		return
 	}
-	open, renew, out := open, Renew{}, io.Writer(os.Stdout)
+	open, renew := open, Renew{}
 	switch kind {
 	case "extends": // but does not renew
 		kind, renew = Mutex, Renew{Off: true}
@@ -51,57 +49,14 @@ func init() {
 		kind = Mutex
 	case "hides-loss":
 		kind, open = Mutex, openWrapped(func(l lease) lease { return silentLease{l} })
-	case "later-garbage", "later-flood", "later-unknown-id", "later-twice", "later-hang", "later-fork":
-		out, kind = &misbehaving{Writer: out, how: strings.TrimPrefix(string(kind), "later-")}, Mutex
 	case "garbage":
 		fmt.Println("Hello!")
 	}
-	if err := serveClient(context.Background(), Lock{Kind: kind, Renew: renew}, open, os.Stdin, out); err != nil {
+	if err := serveClient(context.Background(), Lock{Kind: kind, Renew: renew}, open, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-// misbehaving is the stdout of a client that behaves well for 8 lines, and then no more.
-type misbehaving struct {
-	io.Writer
-	how   string
-	lines int
-}
-
-func (m *misbehaving) Write(line []byte) (int, error) {
-	if m.lines++; m.lines <= 8 {
-		return m.Writer.Write(line)
-	}
-	switch m.how {
-	case "garbage":
-		return fmt.Fprintln(m.Writer, "Segmentation fault")
-	case "flood": // of 100 MB
-		n, err := io.CopyN(m.Writer, dots{}, 100<<20)
-		return int(n), err
-	case "unknown-id":
-		return fmt.Fprintln(m.Writer, `{"id":12345,"ok":true}`)
-	case "twice":
-		return m.Writer.Write(bytes.Repeat(line, 2))
-	case "fork":
-		fork := exec.Command("sleep", "1000")
-		fork.Stdout = os.Stdout
-		if err := fork.Start(); err != nil {
-			panic(err)
-		}
-		os.Exit(9)
-	}
-	select {}
-}
-
-type dots struct{}
-
-func (dots) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = '.'
-	}
-	return len(p), nil
 }
 
 // ownKeys is a session of a library that has names of its own for its keys.
@@ -303,48 +258,6 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 	check.Equal(t, m.Violations.Broken(), 0, "violations: %+v", m.Violations)
 }
 
-func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
-	testtier.Long(t, "it runs loads of client processes for seconds")
-	sleeping := func() int {
-		out := check.Must(exec.Command("ps", "-A", "-o", "stat=,args=").Output())(t)
-		n := 0
-		for line := range strings.Lines(string(out)) {
-			if strings.HasSuffix(strings.TrimSpace(line), "sleep 1000") && line[0] != 'Z' {
-				n++
-			}
-		}
-		return n
-	}
-	for kind, text := range map[Kind]string{
-		"later-garbage":    `it wrote a line that is not a JSON object: "Segmentation fault`,
-		"later-flood":      "it flooded its stdout: a line of more than 16384 bytes",
-		"later-unknown-id": "it answered a request that was never made: id 12345",
-		"later-twice":      "it answered a request twice",
-		"later-fork":       "it exited: exit status 9",
-		"later-hang":       "", // the run ends before it is late
-	} {
-		t.Run(string(kind), func(t *testing.T) {
-			before := sleeping()
-			began := time.Now()
-			m := raced(t, Scenario{
-				Lock: process(kind, 500*time.Millisecond), Clients: 3, Keys: Keys{N: 3}, Seed: 1,
-				Hold: Const(time.Millisecond), Think: Const(20 * time.Millisecond), Duration: 1500 * time.Millisecond,
-			})
-			check.AtMost(t, time.Since(began), 8*time.Second, "the run took")
-			check.True(t, strings.Contains(m.LastErr, text) && !strings.Contains(m.LastErr, "\n") && len(m.LastErr) <= 500,
-				"the error %q does not say %q in one short line", m.LastErr, text)
-			check.True(t, m.Acquired >= 9 && (text == "" || m.Seconds[1].Acquired != 0),
-				"%d acquired, %d of them in the second second", m.Acquired, m.Seconds[1].Acquired)
-			check.AtMost(t, m.Violations.Overlap.Count, 0, "overlaps")
-			for end := time.Now().Add(30 * time.Second); sleeping() > before; time.Sleep(50 * time.Millisecond) { // a killed process ends when it has CPU time
-				if time.Now().After(end) {
-					t.Fatalf("%d forked processes are left", sleeping()-before)
-				}
-			}
-		})
-	}
-}
-
 func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
 	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
 	err := r.Start()
@@ -367,26 +280,6 @@ func TestStopEndsClientProcessesThatWaitOrAreFrozen(t *testing.T) {
 	check.AtMost(t, time.Since(began), 5*time.Second, "the stop took")
 	checkNoProcess(t)
 	checkNoKeys(t, rdb)
-}
-
-func TestClientProcessesBesideAnOwnKind(t *testing.T) {
-	testtier.Long(t, "it starts client processes")
-	s := Scenario{
-		Lock: process(Mutex, time.Second), Versus: []Lock{{Kind: Mutex}, process(Fair, time.Second)}, Clients: 3,
-		Hold: Const(time.Millisecond), Think: Const(time.Millisecond), Duration: time.Second,
-	}
-	g := check.Must(NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
-	defer g.Close()
-	check.NoError(t, g.Start())
-	<-g.Done()
-	check.ErrorIs(t, g.Stop(), nil)
-	sides := append([]Compared{{Metrics: g.Metrics()}}, g.Beside()...)
-	for i, library := range []string{"locktop mutex", "", "locktop fair"} {
-		if m := sides[i].Metrics; m.Acquired == 0 || m.Library != library || m.Violations.Broken() != 0 {
-			t.Errorf("side %d: %d acquired, library %q, %+v", i+1, m.Acquired, m.Library, m.Violations)
-		}
-	}
-	checkNoProcess(t)
 }
 
 func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {

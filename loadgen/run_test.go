@@ -185,20 +185,6 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 	})
 }
 
-func TestLostLeaseEndsTheWork(t *testing.T) {
-	m := after(t, Scenario{
-		Clients: 1, Lock: Lock{TTL: time.Second, Renew: Renew{Off: true}}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
-	}, 900*time.Millisecond, 200*time.Millisecond)
-	check.Equal(t, m[0].Clients.Holding, 1, "should hold")
-	check.True(t, m[1].Expired == 1 && m[1].Released == 0 && m[1].Clients.Holding == 0 && m[1].LastErr == "", "got %+v", m[1])
-}
-
-func TestRenewedLeaseIsNotLost(t *testing.T) {
-	m := after(t, Scenario{Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour)},
-		11*time.Second)[0]
-	check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
-}
-
 func TestImpatientClientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
@@ -211,33 +197,6 @@ func TestImpatientClientGivesUp(t *testing.T) {
 		check.True(t, m.TimedOut == 9 && m.Clients.Waiting == 1 && m.Errors == 0 && m.LastErr == "",
 			"2 s of patience every 3 s, after 28 s: %+v", m)
 	})
-}
-
-func TestWrongTypeIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := piped(t)
-		check.NoError(t, rdb.RPush(t.Context(), "list:1", "x").Err())
-		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
-		time.Sleep(10 * time.Second)
-		m := summed(t, r)
-		check.True(t, m.Errors >= 8 && m.Errors <= 30 && m.LastErr != "", "got %+v", m)
-	})
-}
-
-func TestSecondsAddUpToTheWhole(t *testing.T) {
-	all := after(t, Scenario{
-		Clients: 3, Keys: Keys{N: 1}, Seed: 9, Hold: Exp(400 * time.Millisecond), Think: Exp(800 * time.Millisecond),
-	}, 90*time.Second+500*time.Millisecond, 60*time.Second)
-	var sum int64
-	m, worst := all[0], time.Duration(0)
-	for _, s := range m.Seconds {
-		sum += s.Acquired
-		worst = max(worst, s.Wait.Max)
-	}
-	check.True(t, sum == m.Acquired && sum >= 100 && worst == m.Latency.Wait.Max,
-		"seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
-	check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
-	check.Equal(t, len(all[1].Seconds), HistorySeconds, "seconds after 150 s")
 }
 
 // The first client holds for 3 s. The other arrives 1 s later and waits for 2 s.
