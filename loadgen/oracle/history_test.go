@@ -12,7 +12,7 @@ import (
 	"locktop/internal/check"
 )
 
-// One pass over a history gives the same result as porcupine, which tries all orders.
+// One pass over a history gives the same result as porcupine, which tries all orders. Scenario 111.
 func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit <= 3; limit++ {

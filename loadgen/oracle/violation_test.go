@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -279,52 +278,6 @@ func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	m := th.violations()
 	check.True(t, m.LateWork.Count == 100 && reported == 100 && len(m.Evidence) == maxEvidence,
 		"%d counted, %d reported, %d kept", m.LateWork.Count, reported, len(m.Evidence))
-}
-
-// Scenario 111: porcupine and the oracle agree.
-func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
-	broken := 0
-	for seed := range uint64(100) {
-		random := rand.New(rand.NewPCG(seed, 7))
-		history := make([]interval, 60)
-		for i := range history {
-			h := &history[i]
-			h.key = random.IntN(2)
-			h.began = random.IntN(1_000_000)
-			h.left = h.began + 1 + random.IntN(100<<(seed%8))
-		}
-		history = unambiguous(history)
-		var h History
-		for i, s := range history {
-			section := &criticalSection{name: string(rune('a' + s.key))}
-			v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
-			at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
-			h.Acquired(v, at(s.began), at(s.began))
-			h.Ended(v, at(s.left), at(s.left), true)
-		}
-		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history, 1).count
-		check.Equal(t, sound, overlaps == 0, "seed %d: sound, %d overlaps", seed, overlaps)
-		if !sound {
-			broken++
-		}
-	}
-	check.Between(t, broken, 20, 80, "broken histories of 100: they prove little")
-}
-
-func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
-	for _, c := range []struct {
-		next int64 // when the next client acquired it
-		want bool
-	}{{9, false}, {11, true}} {
-		var h History
-		at := func(s int64) time.Time { return time.Unix(s, 0) }
-		first := &Occupancy{participant: Participant{Client: 1}, section: &criticalSection{name: "k"}, lease: leaseUntil{&clock{}, at(10)}}
-		h.Acquired(first, at(0), at(1))
-		second := &Occupancy{participant: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
-		h.Acquired(second, at(c.next-1), at(c.next))
-		h.Ended(first, at(20), at(21), false)
-		check.Equal(t, h.Prove(time.Minute).Sound, c.want, "next at %d: sound", c.next)
-	}
 }
 
 func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
