@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -302,4 +303,47 @@ func waitFor(t testing.TB, holds func() bool) {
 	for until := time.Now().Add(20 * time.Second); !holds(); {
 		check.Require(t, !time.Now().After(until), "it does not happen within 20 s")
 	}
+}
+
+// Proof: what CLIENT LIST costs the server.
+func TestTheCostOfAListOfClients(t *testing.T) {
+	testtier.Proof(t, "it is a measurement with 10,000 connections")
+	addr := server.ForTest(t, "--maxclients", "12000").Addr()
+	rdb := connect(t, redis.Options{Addr: addr, ReadTimeout: 10 * time.Second})
+	for n, clients := 0, 0; n < 2; n++ {
+		for ; clients < []int{1000, 10_000}[n]; clients++ {
+			dialRaw(t, addr)
+		}
+		waitFor(t, func() bool {
+			return strings.Contains(rdb.Info(t.Context(), "clients").Val(), fmt.Sprintf("connected_clients:%d", clients+1))
+		})
+		for name, argv := range map[string][]any{"all": {"client", "list"}, "20 of them": append([]any{"client", "list", "id"}, manyIDs(20)...)} {
+			do(t, rdb, "CONFIG", "RESETSTAT")
+			began := time.Now()
+			bytes := 0
+			for range 50 {
+				text, err := rdb.Do(t.Context(), argv...).Text()
+				if err != nil {
+					t.Log(err)
+					break
+				}
+				bytes = len(text)
+			}
+			var stats []string
+			for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
+				if strings.HasPrefix(line, "cmdstat_client") {
+					stats = append(stats, strings.TrimSpace(line))
+				}
+			}
+			t.Logf("%d clients, %s: %d bytes, %v per list seen by the client; %v", clients, name, bytes, time.Since(began)/50, stats)
+		}
+	}
+}
+
+func manyIDs(n int) []any {
+	var ids []any
+	for i := range n {
+		ids = append(ids, 10+i)
+	}
+	return ids
 }
