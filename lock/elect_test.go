@@ -278,6 +278,6 @@ func TestALeaderMayResignByUnlock(t *testing.T) {
 			}
 			return nil
 		}))
-		check.Equal(r, terms, 2, "terms")
+		check.True(r, terms >= 2, "%d terms; on a busy machine the second lease may be lost, too", terms)
 	})
 }
