@@ -104,6 +104,9 @@ func (s *service) serve(in io.Reader) error {
 				s.mu.Unlock()
 				reply["id"] = r.ID
 				s.say(reply)
+				if token, granted := reply["token"].(string); granted {
+					s.follow(token) // its events come after the token
+				}
 			})
 		}
 	}
@@ -173,7 +176,6 @@ func (s *service) lock(ctx context.Context, r Request) map[string]any {
 	s.newest++
 	token := fmt.Sprintf("%s-%d", s.client, s.newest)
 	s.holds[token] = h
-	s.tasks.Go(func() { s.follow(token, h) })
 	return map[string]any{"ok": true, "token": token, "valid_ms": time.Until(h.Deadline).Milliseconds(), "fence": h.Fence}
 }
 
@@ -189,7 +191,10 @@ func outcomeOf(err error) map[string]any {
 }
 
 // follow reports the renewals of a hold, and its loss, unless the hold is released.
-func (s *service) follow(token string, h Hold) {
+func (s *service) follow(token string) {
+	s.mu.Lock()
+	h := s.holds[token]
+	s.mu.Unlock()
 	for h.Lost != nil || h.Renewed != nil {
 		event := map[string]any{"event": "lost", "token": token}
 		select {
