@@ -26,7 +26,7 @@ func clients(t *testing.T) []Client {
 }
 
 // load runs clients on servers of their own for s.Duration, and then for up to a minute until
-// they acquired often enough. It fails the test unless all of them work.
+// they released often enough. It fails the test unless all of them work.
 func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) loadgen.Metrics {
 	t.Helper()
 	on := server.IndependentForTest(t, nodes)
@@ -41,7 +41,7 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 	s.Duration += time.Minute
 	r := check.Must(loadgen.New(servers, s.WithClient(c.Command)))(t)
 	check.NoError(t, r.Start())
-	for m := r.Metrics(); m.Running && (m.Elapsed < least || m.Acquired < enough); m = r.Metrics() {
+	for m := r.Metrics(); m.Running && (m.Elapsed < least || m.Released < enough); m = r.Metrics() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	check.NoError(t, r.Stop())
@@ -49,7 +49,7 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 	m := r.Metrics()
 	version := strings.TrimPrefix(m.Library, c.Name)
 	check.True(t, version != m.Library && (version != "" || strings.HasPrefix(c.Name, "locktop ")), "the client says that it is %q", m.Library)
-	check.True(t, m.Errors <= 0 && m.Unconfirmed <= 0, "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
+	check.True(t, m.Errors <= 0 && (nodes > 1 || m.Unconfirmed <= 0), "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
 	for i, rdb := range servers.Nodes {
 		keys, err := rdb.Keys(t.Context(), "*").Result()
 		check.True(t, err == nil && len(keys) == 0, "keys left on node %d: %q, %v", i+1, keys, err)
@@ -77,12 +77,12 @@ func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 		Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
 		Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond), Faults: faults,
 	}, 5)
-	unconfirmed := m.Unconfirmed
-	if len(faults) == 0 {
-		unconfirmed = 0 // only a node that stops leaves a release without an answer
+	notReleased := m.Acquired - m.Released
+	if len(faults) > 0 { // a stopped node loses its part of a lock, which may leave no majority to release
+		notReleased -= m.Lost + m.Expired + m.Unconfirmed
 	}
-	check.True(t, m.Acquired >= 5 && m.Released+unconfirmed == m.Acquired,
-		"%d acquired, %d released, %d unconfirmed", m.Acquired, m.Released, m.Unconfirmed)
+	check.True(t, m.Released >= 5 && notReleased == 0, "%d acquired, %d released, %d lost, %d expired, %d unconfirmed",
+		m.Acquired, m.Released, m.Lost, m.Expired, m.Unconfirmed)
 	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.ForeignUnlocks <= 0,
 		"overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
 }
@@ -92,7 +92,7 @@ func (c Client) testLongHolds(t *testing.T) {
 		Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
 		Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
 		Faults: []loadgen.Fault{{At: 4500 * time.Millisecond, Kind: loadgen.Freeze, Clients: 2, For: 2500 * time.Millisecond}},
-	}, 1)
+	}, 0)
 	lost := m.Lost + m.Expired
 	switch v := m.Violations; {
 	case c.deletesAny != (v.Overlap.Count > 0), !c.mayNotTell && c.deletesAny != (v.ForeignUnlocks > 0):
