@@ -57,7 +57,7 @@ func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	return s
 }
 
-// longestWait is how long tests wait for something that a process does.
+// longestWait is how long tests wait for an event. Only a failing test waits that long.
 const longestWait = 60 * time.Second
 
 // says waits until the process has written a text to stderr.

@@ -195,7 +195,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 		w.out.sees(t, `"appeared","key":"`+c.moving(i))
 	}
 	warmUp(t, c, w) // otherwise the other masters would not report locks
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), longestWait)
 	defer cancel()
 	for _, to := range []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]} {
 		check.NoError(t, moveSlot(ctx, c.Cluster, 0, to))

@@ -348,7 +348,7 @@ func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	within(t, patience, holds)
+	within(t, longestWait, holds)
 }
 
 // within waits until a condition holds, at most for some time. The pause between two looks grows

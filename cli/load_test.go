@@ -149,7 +149,7 @@ func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
 	t.Helper()
 	for span := 300 * time.Millisecond; ; span *= 3 {
 		got := locktopWith(t, strings.NewReader(in), slices.Concat([]string{"load", "--duration", span.String()}, args)...)
-		if !strings.Contains(got.errors, "no client acquired a lock") || span > patience {
+		if !strings.Contains(got.errors, "no client acquired a lock") || span > longestWait/3 {
 			return got
 		}
 	}

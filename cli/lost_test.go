@@ -77,7 +77,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			var got int
 			select {
 			case got = <-l.code:
-			case <-time.After(patience):
+			case <-time.After(longestWait):
 				t.Fatal("it goes on and on")
 			}
 			if took := time.Since(began); testtier.Proving() && took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // these scan their other nodes first

@@ -88,7 +88,7 @@ func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token, ""}
 	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), longestWait)
 	defer stop()
 	check.Require(t, w.told(ctx, standing) || w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}), "it does not see a lock")
 	tracks := func() bool { // with one connection, or two while it replaces the first
@@ -181,7 +181,7 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 	}
 	w.did[c] = time.UnixMicro(us).Add(after)
 	if w.patient {
-		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), longestWait)
 		defer stop()
 		if !w.seen.told(waiting, c) {
 			return fmt.Errorf("nobody was told of %v", c)
@@ -223,7 +223,7 @@ func churn(t *testing.T, rdb *redis.Client, seen *witnessed, o traffic) map[chan
 // compareChanges compares the reported changes with the real ones.
 func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), longestWait)
 	defer stop()
 	counts := make(map[keyspace.EventKind]int)
 	var late, expiries []time.Duration

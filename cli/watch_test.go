@@ -18,9 +18,6 @@ import (
 	"locktop/keyspace"
 )
 
-// patience is how long a test waits for an event. Only a failing test waits that long.
-const patience = 20 * time.Second
-
 // lines is an output that a test can wait for.
 type lines struct {
 	mu   sync.Mutex
@@ -50,7 +47,7 @@ func (l *lines) String() string {
 func (l *lines) sees(t *testing.T, pattern string) {
 	t.Helper()
 	line := regexp.MustCompile("(?m)" + pattern)
-	deadline := time.After(patience)
+	deadline := time.After(longestWait)
 	for !line.MatchString(l.String()) {
 		select {
 		case <-l.more:
@@ -91,7 +88,7 @@ func (w *running) exits(t *testing.T, want int) {
 	select {
 	case code := <-w.code:
 		check.True(t, code == want, "exit code %d, want %d; stderr: %s", code, want, w.errors)
-	case <-time.After(patience):
+	case <-time.After(longestWait):
 		t.Fatalf("it goes on and on; stderr: %s", w.errors)
 	}
 }

@@ -305,7 +305,7 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	stdin, err := cmd.StdinPipe() // open until the child has ended
 	check.NoError(t, err)
 	check.NoError(t, cmd.Start())
-	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	kill := time.AfterFunc(longestWait, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := gob.NewEncoder(stdin).Encode(monitorTask{MonitorQuery: inspect.MonitorQuery{Key: "lock:a", Window: time.Millisecond}}); err != nil {
 		t.Error(err)
