@@ -343,9 +343,12 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
 		s.takeTurns(5)
-		if got := s.explain(); got.code != exitFine || !strings.HasPrefix(got.out, "No incident from ") || !strings.Contains(got.out, "holds ended") {
-			t.Errorf("it says %+v", got)
-		}
+		var got outcome
+		within(t, longestWait, func() bool { // until the holds are recorded
+			got = s.explain()
+			return strings.Contains(got.out, "holds ended")
+		})
+		check.True(t, got.code == exitFine && strings.HasPrefix(got.out, "No incident from "), "it says %+v", got)
 	})
 }
 
