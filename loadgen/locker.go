@@ -279,7 +279,7 @@ func (id clientIdentity) clockAhead() time.Duration {
 // flawedSession is a session of a form of package classic. These forms do not wait, so
 // the session polls.
 type flawedSession struct {
-	nodes      []redis.UniversalClient // one, unless the form has a quorum
+	nodes      []classic.Client // one, unless the form has a quorum
 	form       classic.Form
 	scenario   Scenario
 	id         clientIdentity
@@ -302,7 +302,7 @@ func openClassic(o sessionConfig) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.nodes, h.closeConns = []redis.UniversalClient{rdb}, rdb.Close
+	h.nodes, h.closeConns = []classic.Client{rdb}, rdb.Close
 	return h, nil
 }
 

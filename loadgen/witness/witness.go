@@ -40,7 +40,7 @@ const keepFor = time.Hour
 // Witness adds the holds of clients to a stream, and judges them. All methods but Close are
 // safe for concurrent use.
 type Witness struct {
-	rdb    redis.UniversalClient
+	rdb    redis.Cmdable
 	stream string
 
 	mu        sync.Mutex
@@ -63,7 +63,7 @@ type Witness struct {
 // Open returns a witness of locks that admit limit clients at once. run must be unique. Open
 // returns an error if the server cannot be written to, or does not answer within 5 s. The caller
 // closes rdb after Close.
-func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int) (*Witness, error) {
+func Open(ctx context.Context, rdb redis.Cmdable, run string, limit int) (*Witness, error) {
 	w := Join(rdb, run)
 	w.judge.Limit = limit
 	err := context.DeadlineExceeded
@@ -84,7 +84,7 @@ func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int)
 
 // Join returns a witness that adds the holds of this process to the stream of a run which
 // another process has opened, and judges. Call Flush instead of Close at the end.
-func Join(rdb redis.UniversalClient, run string) *Witness {
+func Join(rdb redis.Cmdable, run string) *Witness {
 	return &Witness{
 		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
 		spent: hdrhistogram.New(1, within.Microseconds(), 3),

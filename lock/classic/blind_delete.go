@@ -2,8 +2,6 @@ package classic
 
 import (
 	"context"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var blindDelete = script("blind_delete")
@@ -23,7 +21,7 @@ type BlindDelete struct{ party }
 var _ Lock = (*BlindDelete)(nil)
 
 // NewBlindDelete returns a client's view of the lock; key is used unchanged.
-func NewBlindDelete(rdb redis.UniversalClient, key string, o Options) *BlindDelete {
+func NewBlindDelete(rdb Client, key string, o Options) *BlindDelete {
 	return &BlindDelete{newParty(rdb, key, o)}
 }
 

@@ -53,6 +53,12 @@ var (
 	ErrLost = errors.New("lock was lost")
 )
 
+// Client is what the forms use of a client of go-redis.
+type Client interface {
+	redis.Cmdable
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
 // Lock is one client's view of a lock. It is safe for concurrent use.
 type Lock interface {
 	// TryLock acquires the lock if it is free, and returns [ErrHeld] if it is not.
@@ -118,11 +124,11 @@ type Form struct {
 	NewReader Constructor
 	// NewQuorum returns a client's view of a lock on several servers. New is the same
 	// for one server. Nil if the form has only one server.
-	NewQuorum func(nodes []redis.UniversalClient, key string, o Options) Lock
+	NewQuorum func(nodes []Client, key string, o Options) Lock
 }
 
 // Constructor returns a new client's view of the lock named key.
-type Constructor func(rdb redis.UniversalClient, key string, o Options) Lock
+type Constructor func(rdb Client, key string, o Options) Lock
 
 // Forms returns all forms, in the order of the table above.
 func Forms() []Form {
@@ -134,20 +140,20 @@ func Forms() []Form {
 		{Name: "counted", New: view(NewCounted)},
 		{
 			Name:      "two-key-rw",
-			New:       func(rdb redis.UniversalClient, key string, o Options) Lock { return NewTwoKeyRW(rdb, key, o).Writer() },
-			NewReader: func(rdb redis.UniversalClient, key string, o Options) Lock { return NewTwoKeyRW(rdb, key, o).Reader() },
+			New:       func(rdb Client, key string, o Options) Lock { return NewTwoKeyRW(rdb, key, o).Writer() },
+			NewReader: func(rdb Client, key string, o Options) Lock { return NewTwoKeyRW(rdb, key, o).Reader() },
 		},
 		{
 			Name:      "stamp-rw",
-			New:       func(rdb redis.UniversalClient, key string, o Options) Lock { return NewStampRW(rdb, key, o).Writer() },
-			NewReader: func(rdb redis.UniversalClient, key string, o Options) Lock { return NewStampRW(rdb, key, o).Reader() },
+			New:       func(rdb Client, key string, o Options) Lock { return NewStampRW(rdb, key, o).Writer() },
+			NewReader: func(rdb Client, key string, o Options) Lock { return NewStampRW(rdb, key, o).Reader() },
 		},
 		{
 			Name: "quorum-semaphore",
-			New: func(rdb redis.UniversalClient, key string, o Options) Lock {
-				return NewQuorumSemaphore([]redis.UniversalClient{rdb}, key, o)
+			New: func(rdb Client, key string, o Options) Lock {
+				return NewQuorumSemaphore([]Client{rdb}, key, o)
 			},
-			NewQuorum: func(nodes []redis.UniversalClient, key string, o Options) Lock {
+			NewQuorum: func(nodes []Client, key string, o Options) Lock {
 				return NewQuorumSemaphore(nodes, key, o)
 			},
 		},
@@ -155,13 +161,13 @@ func Forms() []Form {
 }
 
 // view converts a constructor of a concrete type.
-func view[L Lock](open func(redis.UniversalClient, string, Options) L) Constructor {
-	return func(rdb redis.UniversalClient, key string, o Options) Lock { return open(rdb, key, o) }
+func view[L Lock](open func(Client, string, Options) L) Constructor {
+	return func(rdb Client, key string, o Options) Lock { return open(rdb, key, o) }
 }
 
 // party is one client of one lock. All forms embed it.
 type party struct {
-	rdb   redis.UniversalClient
+	rdb   Client
 	key   string
 	ttl   time.Duration
 	hooks Hooks
@@ -169,7 +175,7 @@ type party struct {
 
 const defaultTTL = 10 * time.Second
 
-func newParty(rdb redis.UniversalClient, key string, o Options) party {
+func newParty(rdb Client, key string, o Options) party {
 	if o.Hooks.Now == nil {
 		o.Hooks.Now = time.Now
 	}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var countedRenew = script("counted_renew")
@@ -39,7 +37,7 @@ var _ Lock = (*Counted)(nil)
 const defaultRenewals = 4
 
 // NewCounted returns a new owner's view of the lock; key is used unchanged.
-func NewCounted(rdb redis.UniversalClient, key string, o Options) *Counted {
+func NewCounted(rdb Client, key string, o Options) *Counted {
 	return &Counted{party: newParty(rdb, key, o), renewals: cmp.Or(o.Renewals, defaultRenewals)}
 }
 

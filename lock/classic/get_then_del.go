@@ -23,7 +23,7 @@ type GetThenDel struct{ party }
 var _ Lock = (*GetThenDel)(nil)
 
 // NewGetThenDel returns a client's view of the lock; key is used unchanged.
-func NewGetThenDel(rdb redis.UniversalClient, key string, o Options) *GetThenDel {
+func NewGetThenDel(rdb Client, key string, o Options) *GetThenDel {
 	return &GetThenDel{newParty(rdb, key, o)}
 }
 

@@ -29,7 +29,7 @@ type Getset struct{ party }
 var _ Lock = (*Getset)(nil)
 
 // NewGetset returns a client's view of the lock; key is used unchanged.
-func NewGetset(rdb redis.UniversalClient, key string, o Options) *Getset {
+func NewGetset(rdb Client, key string, o Options) *Getset {
 	return &Getset{newParty(rdb, key, o)}
 }
 

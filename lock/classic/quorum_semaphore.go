@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var quorumTake = script("quorum_semaphore_take")
@@ -32,7 +30,7 @@ var quorumTake = script("quorum_semaphore_take")
 // not enough: with p permits, a client would need more than p/(p+1) of the servers.
 type QuorumSemaphore struct {
 	party
-	nodes   []redis.UniversalClient
+	nodes   []Client
 	permits int
 }
 
@@ -41,7 +39,7 @@ var _ Lock = (*QuorumSemaphore)(nil)
 // NewQuorumSemaphore returns a client's view of the semaphore; key is used unchanged on
 // all nodes. The clients of the nodes should obey the deadline of their context, because
 // a node has nodeTimeout for its reply.
-func NewQuorumSemaphore(nodes []redis.UniversalClient, key string, o Options) *QuorumSemaphore {
+func NewQuorumSemaphore(nodes []Client, key string, o Options) *QuorumSemaphore {
 	return &QuorumSemaphore{newParty(nodes[0], key, o), nodes, cmp.Or(o.Permits, 1)}
 }
 
@@ -51,11 +49,11 @@ const nodeTimeout = 50 * time.Millisecond
 // TryLock implements [Lock].
 func (l *QuorumSemaphore) TryLock(ctx context.Context) (Hold, error) {
 	token, now := newToken(), l.hooks.Now()
-	granted, err := l.onAll(ctx, func(ctx context.Context, node redis.UniversalClient) (int64, error) {
+	granted, err := l.onAll(ctx, func(ctx context.Context, node Client) (int64, error) {
 		return quorumTake.Run(ctx, node, []string{l.key}, token, now.UnixMilli(), l.ttl.Milliseconds(), l.permits).Int64()
 	})
 	giveBack := func(ctx context.Context) (int, error) {
-		return l.onAll(ctx, func(ctx context.Context, node redis.UniversalClient) (int64, error) {
+		return l.onAll(ctx, func(ctx context.Context, node Client) (int64, error) {
 			return node.ZRem(ctx, l.key, token).Result()
 		})
 	}
@@ -78,7 +76,7 @@ func (l *QuorumSemaphore) quorum() int { return len(l.nodes)/2 + 1 }
 
 // onAll runs a command on all nodes at once and adds up the results. It returns an
 // error if fewer nodes than a quorum replied.
-func (l *QuorumSemaphore) onAll(ctx context.Context, command func(context.Context, redis.UniversalClient) (int64, error)) (sum int, err error) {
+func (l *QuorumSemaphore) onAll(ctx context.Context, command func(context.Context, Client) (int64, error)) (sum int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	type reply struct {

@@ -41,7 +41,7 @@ func onThree(t *testing.T, f func(nodes []*rig)) {
 // semaphoreWithout returns the view of a client that cannot reach one of the nodes; -1 =
 // it reaches all.
 func semaphoreWithout(nodes []*rig, out, permits int) *classic.QuorumSemaphore {
-	var all []redis.UniversalClient
+	var all []classic.Client
 	for i, r := range nodes {
 		if i == out {
 			all = append(all, outOfReach(r))
@@ -53,7 +53,7 @@ func semaphoreWithout(nodes []*rig, out, permits int) *classic.QuorumSemaphore {
 }
 
 // outOfReach returns a client whose requests fail.
-func outOfReach(r *rig) redis.UniversalClient {
+func outOfReach(r *rig) classic.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: r.addr, Dialer: r.dial})
 	r.must(rdb.Close())
 	return rdb
@@ -92,7 +92,7 @@ func TestAQuorumWithOnePermitExcludes(t *testing.T) {
 
 func TestAQuorumThatIsOutOfReachIsAnError(t *testing.T) {
 	onThree(t, func(nodes []*rig) {
-		l := classic.NewQuorumSemaphore([]redis.UniversalClient{nodes[0].rdb, outOfReach(nodes[1]), outOfReach(nodes[2])}, "orders", classic.Options{Permits: 2})
+		l := classic.NewQuorumSemaphore([]classic.Client{nodes[0].rdb, outOfReach(nodes[1]), outOfReach(nodes[2])}, "orders", classic.Options{Permits: 2})
 		_, err := l.TryLock(context.Background())
 		check.True(t, err != nil && !errors.Is(err, classic.ErrHeld), "got %v", err)
 		check.Equal(t, nodes[0].rdb.DBSize(ctx).Val(), 0, "keys left")

@@ -2,8 +2,6 @@ package classic
 
 import (
 	"context"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // SetnxExpire acquires the lock with SETNX and sets its expiry with a second command,
@@ -20,7 +18,7 @@ type SetnxExpire struct{ party }
 var _ Lock = (*SetnxExpire)(nil)
 
 // NewSetnxExpire returns a client's view of the lock; key is used unchanged.
-func NewSetnxExpire(rdb redis.UniversalClient, key string, o Options) *SetnxExpire {
+func NewSetnxExpire(rdb Client, key string, o Options) *SetnxExpire {
 	return &SetnxExpire{newParty(rdb, key, o)}
 }
 

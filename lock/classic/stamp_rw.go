@@ -3,8 +3,6 @@ package classic
 import (
 	"context"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -33,7 +31,7 @@ var (
 type StampRW struct{ party }
 
 // NewStampRW returns a client's view of the lock; key is used unchanged.
-func NewStampRW(rdb redis.UniversalClient, key string, o Options) *StampRW {
+func NewStampRW(rdb Client, key string, o Options) *StampRW {
 	return &StampRW{newParty(rdb, key, o)}
 }
 

@@ -33,7 +33,7 @@ type TwoKeyRW struct {
 
 // NewTwoKeyRW returns a client's view of the lock; key is the prefix of the names of
 // its two keys.
-func NewTwoKeyRW(rdb redis.UniversalClient, key string, o Options) *TwoKeyRW {
+func NewTwoKeyRW(rdb Client, key string, o Options) *TwoKeyRW {
 	return &TwoKeyRW{newParty(rdb, key, o), key + ":readLock", key + ":writeLock"}
 }
 
