@@ -1,19 +1,15 @@
-package keyspace_test
+package inspect_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
-	"locktop/internal/server"
 	"locktop/keyspace"
 )
 
 func TestGlobsAreThoseOfRedis(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := realServer(t)
 	names := []string{
 		"a", "b", "ab", "abc", "myapp:mutex:1", "myapp:mutex:", "myapp:lock", "x*y", "x?y", "xay", "x[y", "x]y", "x\\y", "x-y", "x^y",
 		"aaab", "\xff\x00", "héllo", "a.b", "ba", "[abc]", "z",
