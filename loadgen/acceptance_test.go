@@ -162,7 +162,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 // blindLease is a lease of a Mutex that is released with DEL.
 type blindLease struct {
 	*lock.Lease
-	rdb redis.UniversalClient
+	rdb RedisClient
 }
 
 func (l blindLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.Key()).Err() }

@@ -113,14 +113,14 @@ type broken struct {
 }
 
 func (f flaw) open(o sessionConfig) (session, error) {
-	rdb, err := o.network.over(o.servers.Redis)
+	rdb, err := over(o.network, o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
 	alive, die := context.WithCancel(context.Background())
 	b := &broken{rdb: rdb, scenario: o.scenario, flaw: f.withDefaults(), alive: alive}
 	for _, n := range o.servers.Nodes {
-		b.nodes = append(b.nodes, o.network.overNode(n, len(b.nodes)+1))
+		b.nodes = append(b.nodes, overNode(o.network, n.(*redis.Client), len(b.nodes)+1))
 	}
 	b.closeConns = func() error {
 		die()

@@ -160,16 +160,16 @@ func (d *disturbances) recordStall(due, now time.Time) {
 const answerWithin = time.Second
 
 // watching returns a client of the same server that does not retry.
-func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
+func watching(rdb RedisClient) (redis.UniversalClient, error) {
 	var uncounted atomic.Int64
 	w := newNetwork(&uncounted)
 	w.pool, w.impatient = 1, true
-	return w.over(rdb)
+	return over(w, rdb)
 }
 
 // watchServer sends requests to a server, or to each master of a cluster, until ctx
 // ends. It records late answers, errors and restarts.
-func (f *fleet) watchServer(ctx context.Context, server int, rdb redis.UniversalClient, interval, long time.Duration) {
+func (f *fleet) watchServer(ctx context.Context, server int, rdb RedisClient, interval, long time.Duration) {
 	var identity string
 	answered := time.Now() // when the newest answered request was sent
 	known := answered      // when the run ID was read
@@ -248,7 +248,7 @@ func (d *disturbances) recordRestart(server int, since, now time.Time) {
 
 // runIDs returns the run IDs of a server, or of the masters of a cluster. A restart
 // changes them.
-func runIDs(ctx context.Context, rdb redis.UniversalClient) (ids string, known bool) {
+func runIDs(ctx context.Context, rdb RedisClient) (ids string, known bool) {
 	var mu sync.Mutex
 	all := make(map[string]bool)
 	err := onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {

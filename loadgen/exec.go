@@ -149,15 +149,16 @@ func openExec(o sessionConfig) (session, error) {
 		if !ok {
 			return nil, errors.Join(errClusterExec, s.close())
 		}
-		if rdb.Options().StreamingCredentialsProvider != nil {
+		theirs := rdb.Options()
+		if theirs.StreamingCredentialsProvider != nil {
 			return nil, errors.Join(errRotatingExec, s.close())
 		}
-		proxy, err := o.network.proxy(rdb, i+1)
+		proxy, err := o.network.lane(theirs.Dialer, i+1).Listen(theirs.Network, theirs.Addr)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open a proxy: %w", err), s.close())
 		}
 		s.proxies = append(s.proxies, proxy)
-		s.urls = append(s.urls, proxiedURL(rdb.Options(), proxy.Addr()))
+		s.urls = append(s.urls, proxiedURL(theirs, proxy.Addr()))
 	}
 	return s, nil
 }

@@ -518,9 +518,9 @@ func TestClientProcessesUseTheServersOfTheirQuorumOnly(t *testing.T) {
 	one, two := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:2"})
 	defer one.Close()
 	defer two.Close()
-	check.Equal(t, len(Servers{Redis: one, Nodes: []*redis.Client{one, two}}.all(Exec)), 2, "servers of a quorum of 2")
-	all := (Servers{Redis: two, Nodes: []*redis.Client{one}}).all(Exec)
-	check.True(t, len(all) == 1 && all[0] == redis.UniversalClient(two), "beside a quorum: %v", all)
+	check.Equal(t, len(Servers{Redis: one, Nodes: []RedisClient{one, two}}.all(Exec)), 2, "servers of a quorum of 2")
+	all := (Servers{Redis: two, Nodes: []RedisClient{one}}).all(Exec)
+	check.True(t, len(all) == 1 && all[0] == RedisClient(two), "beside a quorum: %v", all)
 }
 
 func TestAClientHasNoCaptionAboutAHistoricForm(t *testing.T) {

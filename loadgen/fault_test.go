@@ -170,7 +170,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
-			ended(New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
+			ended(New(Servers{Redis: rdb, Nodes: []RedisClient{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			}))(t)
 			power.mu.Lock()
@@ -275,7 +275,7 @@ func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 	addrs := append(make([]string, 0, 8), "127.0.0.1:1")
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	defer rdb.Close()
-	c := check.Must(newNetwork(new(atomic.Int64)).over(rdb))(t)
+	c := check.Must(over(newNetwork(new(atomic.Int64)), rdb))(t)
 	defer c.Close()
 	_ = append(c.(*redis.ClusterClient).Options().Addrs, "127.0.0.1:2")
 	check.Equal(t, addrs[:2][1], "", "behind the caller's addresses")

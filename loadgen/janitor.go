@@ -18,7 +18,7 @@ import (
 // janitor ensures that a run leaves no keys on the servers. It gives a TTL to keys that
 // have none, and deletes all keys at the end. All methods are safe for concurrent use.
 type janitor struct {
-	servers []redis.UniversalClient
+	servers []RedisClient
 	lock    Lock
 	keys    []string
 	oracle  *oracle.Oracle

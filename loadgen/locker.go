@@ -59,7 +59,7 @@ func open(o sessionConfig) (session, error) {
 	case o.scenario.Lock.Kind == Redlock:
 		return openQuorum(o)
 	}
-	rdb, err := o.network.over(o.servers.Redis)
+	rdb, err := over(o.network, o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
@@ -152,13 +152,13 @@ func locker(c *lock.Client, s Scenario, keys []string, shared bool) lock.Locker 
 }
 
 // openNodes returns clients of the nodes of a quorum, and a function that closes them.
-func (o sessionConfig) openNodes() (nodes []*redis.Client, closeConns func() error, err error) {
-	theirs, err := o.servers.quorum()
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, n := range theirs {
-		nodes = append(nodes, o.network.overNode(n, i+1))
+func openNodes(o sessionConfig) (nodes []*redis.Client, closeConns func() error, err error) {
+	for i, n := range o.servers.all(Redlock) {
+		theirs, ok := n.(*redis.Client)
+		if !ok {
+			return nil, nil, fmt.Errorf("a quorum needs independent servers, not a %T", n)
+		}
+		nodes = append(nodes, overNode(o.network, theirs, i+1))
 	}
 	return nodes, func() error {
 		var errs []error
@@ -170,7 +170,7 @@ func (o sessionConfig) openNodes() (nodes []*redis.Client, closeConns func() err
 }
 
 func openQuorum(o sessionConfig) (session, error) {
-	nodes, closeConns, err := o.openNodes()
+	nodes, closeConns, err := openNodes(o)
 	if err != nil {
 		return nil, err
 	}
@@ -291,14 +291,14 @@ func openClassic(o sessionConfig) (session, error) {
 	h := flawedSession{form: formOf(o.scenario.Lock.Kind), scenario: o.scenario}
 	if h.form.NewQuorum != nil {
 		o.network.impatient = true // the form waits for a node as long as its context permits
-		nodes, closeConns, err := o.openNodes()
+		nodes, closeConns, err := openNodes(o)
 		for _, n := range nodes {
 			h.nodes = append(h.nodes, n)
 		}
 		h.closeConns = closeConns
 		return h, err
 	}
-	rdb, err := o.network.over(o.servers.Redis)
+	rdb, err := over(o.network, o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}

@@ -115,10 +115,10 @@ func (w *network) kill() {
 
 // over returns a Redis client of the same server whose connections use the network. The
 // caller closes it.
-func (w *network) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
+func over(w *network, rdb RedisClient) (redis.UniversalClient, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
-		return w.overNode(c, 0), nil
+		return overNode(w, c, 0), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.Addrs = slices.Clone(o.Addrs) // go-redis appends to the slice that it is given
@@ -136,7 +136,7 @@ func (w *network) over(rdb redis.UniversalClient) (redis.UniversalClient, error)
 }
 
 // overNode is over for a node, counted from 1; 0 = a server that is not a node.
-func (w *network) overNode(c *redis.Client, node int) *redis.Client {
+func overNode(w *network, c *redis.Client, node int) *redis.Client {
 	o := *c.Options()
 	o.PoolSize = cmp.Or(w.pool, o.PoolSize)
 	if w.impatient {
@@ -147,12 +147,6 @@ func (w *network) overNode(c *redis.Client, node int) *redis.Client {
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
-}
-
-// proxy returns a proxy over the network to a node.
-func (w *network) proxy(c *redis.Client, node int) (*netfault.Proxy, error) {
-	o := c.Options()
-	return w.lane(o.Dialer, node).Listen(o.Network, o.Addr)
 }
 
 // through returns a dialer over the network to a node.

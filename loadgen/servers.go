@@ -11,15 +11,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// RedisClient is a [redis.Client] or a [redis.ClusterClient]. A package that mentions one of
+// their types compiles all of their methods again, which takes more than a second.
+type RedisClient interface {
+	redis.Cmdable
+	Do(ctx context.Context, args ...any) *redis.Cmd
+	Close() error
+}
+
 // Servers are the servers of a run.
 type Servers struct {
 	// Redis is the server of all kinds without a quorum: a single server, a Sentinel
 	// master or a cluster. The caller closes it.
-	Redis redis.UniversalClient
-	// Nodes are the independent servers of a quorum. If it is empty, Redis is the only
-	// node. Client processes use all nodes if Redis is the first of them, and otherwise
-	// only Redis. The caller closes them.
-	Nodes []*redis.Client
+	Redis RedisClient
+	// Nodes are the independent servers of a quorum, each a [redis.Client]. If it is empty,
+	// Redis is the only node. Client processes use all nodes if Redis is the first of them,
+	// and otherwise only Redis. The caller closes them.
+	Nodes []RedisClient
 	// Power stops and starts nodes. If it is nil, the faults that need it are errors.
 	Power NodeController
 	// Failover makes a replica replace its master. Nil = impossible.
@@ -43,26 +51,11 @@ type NodeController interface {
 }
 
 // all returns the servers of locks of kind k.
-func (sv Servers) all(k Kind) []redis.UniversalClient {
+func (sv Servers) all(k Kind) []RedisClient {
 	if !k.nodes() || len(sv.Nodes) == 0 || k == Exec && sv.Redis != sv.Nodes[0] {
-		return []redis.UniversalClient{sv.Redis}
+		return []RedisClient{sv.Redis}
 	}
-	all := make([]redis.UniversalClient, len(sv.Nodes))
-	for i, n := range sv.Nodes {
-		all[i] = n
-	}
-	return all
-}
-
-// quorum returns the nodes of a quorum.
-func (sv Servers) quorum() ([]*redis.Client, error) {
-	if len(sv.Nodes) > 0 {
-		return sv.Nodes, nil
-	}
-	if one, ok := sv.Redis.(*redis.Client); ok {
-		return []*redis.Client{one}, nil
-	}
-	return nil, fmt.Errorf("a quorum needs independent servers, not a %T", sv.Redis)
+	return sv.Nodes
 }
 
 // prepare returns s with all defaults. It returns an error if s is invalid, or about its
@@ -130,7 +123,7 @@ func (sv Servers) Occupied(ctx context.Context, prefix string) (string, error) {
 }
 
 // onEach calls f for a server, or for each master of a cluster, concurrently.
-func onEach(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
+func onEach(ctx context.Context, rdb RedisClient, f func(context.Context, redis.Cmdable) error) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
 	}
@@ -144,7 +137,7 @@ func glob(text string) string {
 
 // cpu returns the CPU time that the servers have used since their start. A server that
 // does not report it within 1 s counts as 0.
-func cpu(ctx context.Context, servers []redis.UniversalClient) time.Duration {
+func cpu(ctx context.Context, servers []RedisClient) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var sum atomic.Int64

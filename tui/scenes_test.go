@@ -63,14 +63,15 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
-	servers := loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}
-	load := check.Must(loadgen.NewGroup(servers, loadgen.Scenario{Clients: 1}))(t)
-	t.Cleanup(func() { _ = load.Close() })
+	servers := loadgen.Servers{Redis: five.clients[0], Power: five}
 	var stations []inspect.NamedSource
 	for i, rdb := range five.clients {
+		servers.Nodes = append(servers.Nodes, rdb)
 		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})
 		stations = append(stations, inspect.NamedSource{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
 	}
+	load := check.Must(loadgen.NewGroup(servers, loadgen.Scenario{Clients: 1}))(t)
+	t.Cleanup(func() { _ = load.Close() })
 	var source Source = stations[0].Source
 	if s.Lock.Kind.Quorum() {
 		roster := func(context.Context) ([]inspect.NamedSource, error) { return stations, nil }

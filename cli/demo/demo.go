@@ -55,7 +55,7 @@ func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
 		return err
 	}
 	d.stop = append(d.stop, d.quorum.Close)
-	d.rdb = main.Nodes[0]
+	d.rdb = main.clients[0]
 	d.Title = "demo on redis://" + d.rdb.Options().Addr
 	traffic, err := newTraffic(ctx, d.rdb)
 	if err != nil {
@@ -101,7 +101,7 @@ func Scenario(clients int) loadgen.Scenario {
 // in the load.
 func (d *Demo) Quorum() []string {
 	var all []string
-	for _, n := range d.quorum.Nodes {
+	for _, n := range d.quorum.clients {
 		all = append(all, n.Options().Addr)
 	}
 	return all
@@ -110,7 +110,7 @@ func (d *Demo) Quorum() []string {
 // Clients returns a client of each server, by address.
 func (d *Demo) Clients() map[string]redis.UniversalClient {
 	all := map[string]redis.UniversalClient{d.rdb.Options().Addr: d.rdb}
-	for _, n := range d.quorum.Nodes {
+	for _, n := range d.quorum.clients {
 		all[n.Options().Addr] = n
 	}
 	return all
@@ -136,7 +136,7 @@ func (d *Demo) Source(newScanner func(*redis.Client) *inspect.Scanner) *Source {
 	s.main = inspect.StartWatcher(inspect.NewWatcher(newScanner(s.Client)))
 	s.stop = append(s.stop, s.main.Close)
 	var nodes []inspect.NamedSource
-	for _, n := range d.quorum.Nodes {
+	for _, n := range d.quorum.clients {
 		w := inspect.NewWatcher(newScanner(s.connect(n)))
 		s.stop = append(s.stop, w.Close)
 		nodes = append(nodes, inspect.NamedSource{Addr: n.Options().Addr, Source: w})

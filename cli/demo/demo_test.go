@@ -121,7 +121,7 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	d := check.Must(Start(t.Context(), 3, true))(t)
-	all := append([]*redis.Client{d.rdb}, d.quorum.Nodes...)
+	all := append([]*redis.Client{d.rdb}, d.quorum.clients...)
 	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
 	for _, rdb := range all {
 		info, err := rdb.Info(t.Context(), "server").Result()

@@ -21,7 +21,8 @@ type Servers struct {
 	loadgen.Servers
 	Title string
 
-	stop []func() // in the order of the starts
+	clients []*redis.Client // the Nodes
+	stop    []func()        // in the order of the starts
 }
 
 // StartServers starts n servers: redis-server processes if processes is true, and otherwise
@@ -63,7 +64,7 @@ func (g *Servers) startChildren(ctx context.Context, n int) error {
 func (g *Servers) add(o *redis.Options) {
 	o.DisableIdentity = true
 	rdb := redis.NewClient(o)
-	g.Nodes = append(g.Nodes, rdb)
+	g.clients, g.Nodes = append(g.clients, rdb), append(g.Nodes, rdb)
 	g.stop = append(g.stop, func() { _ = rdb.Close() })
 }
 

@@ -17,7 +17,7 @@ import (
 // Agent runs the shares of runs that coordinators plan on a control server.
 type Agent struct {
 	// Control is a client of the control server. The caller closes it.
-	Control redis.UniversalClient
+	Control redis.Cmdable
 	// Open connects to a target. It returns an error if this agent may not load the target.
 	Open func(context.Context, Target) (on loadgen.Servers, release func(), err error)
 	// Note tells the user what happens, in one line. Nil: nothing is told.

@@ -161,7 +161,7 @@ type message struct {
 
 // control sends and reads the messages of one run on the control server.
 type control struct {
-	rdb redis.UniversalClient
+	rdb redis.Cmdable
 	run string
 }
 
@@ -238,7 +238,7 @@ const clockSamples = 5
 
 // clockBehind returns what must be added to the local clock, now, to get the clock of the
 // control server. It goes by the fastest of some requests, as NTP does.
-func clockBehind(ctx context.Context, rdb redis.UniversalClient, now func() time.Time) (time.Duration, error) {
+func clockBehind(ctx context.Context, rdb redis.Cmdable, now func() time.Time) (time.Duration, error) {
 	best, behind := time.Duration(-1), time.Duration(0)
 	for range clockSamples {
 		soon, cancel := context.WithTimeout(ctx, requestTime)

@@ -16,9 +16,9 @@ import (
 
 // Config describes a load by agents.
 type Config struct {
-	Control  redis.UniversalClient // the control server; the caller closes it
-	Servers  loadgen.Servers       // the servers that are loaded, as the coordinator reaches them
-	Target   Target                // the same servers, for the agents
+	Control  redis.Cmdable   // the control server; the caller closes it
+	Servers  loadgen.Servers // the servers that are loaded, as the coordinator reaches them
+	Target   Target          // the same servers, for the agents
 	Scenario loadgen.Scenario
 	Agents   int
 	Witness  bool          // the clients note their holds on the control server

@@ -156,8 +156,8 @@ func (r *rig) until(l *Load, wanted string, ok func(loadgen.Metrics) bool) loadg
 // checkNoKeys fails the test if a run has left keys on the servers.
 func (r *rig) checkNoKeys() {
 	r.t.Helper()
-	for _, rdb := range append([]*redis.Client{r.control, r.on.Redis.(*redis.Client)}, r.on.Nodes...) {
+	for _, rdb := range append([]loadgen.RedisClient{r.control, r.on.Redis}, r.on.Nodes...) {
 		keys, err := rdb.Keys(context.Background(), "*").Result()
-		check.True(r.t, err == nil && len(keys) == 0, "keys left behind at %s: %q %v", rdb.Options().Addr, keys, err)
+		check.True(r.t, err == nil && len(keys) == 0, "keys left behind at %v: %q %v", rdb, keys, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
@@ -19,20 +18,15 @@ func TestMain(m *testing.M) {
 }
 
 // piped returns a client of a server inside the test's synctest bubble.
-func piped(t *testing.T) *redis.Client {
+func piped(t *testing.T) loadgen.RedisClient {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
-	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1}))
-}
-
-func closing(t *testing.T, rdb *redis.Client) *redis.Client {
-	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
-	return rdb
+	return server.ClientForTest(t, s.Addr(), s.Dial)
 }
 
 // started returns a run that stops at the end of the test.
-func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
+func started(t *testing.T, rdb loadgen.RedisClient, s loadgen.Scenario) *loadgen.Run {
 	t.Helper()
 	r := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, s))(t)
 	return running(t, r)

@@ -101,7 +101,7 @@ func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
 				t.Parallel()
 				s, known := Find(f.name)
 				check.Require(t, known && s.Lock.Kind == f.kind, "%s is a scenario of %s", f.name, s.Lock.Kind)
-				on := loadgen.Servers{Redis: connect(t, server.ForTest(t).Addr())}
+				on := loadgen.Servers{Redis: server.ClientForTest(t, server.ForTest(t).Addr(), nil)}
 				if f.kind.Quorum() {
 					on = five(t)
 				}
@@ -164,7 +164,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(kind, n), func(t *testing.T) {
 				t.Parallel()
-				on := loadgen.Servers{Redis: connect(t, server.ForTest(t).Addr())}
+				on := loadgen.Servers{Redis: server.ClientForTest(t, server.ForTest(t).Addr(), nil)}
 				if kind.Quorum() {
 					on = five(t)
 				}

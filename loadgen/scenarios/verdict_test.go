@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
@@ -27,7 +26,7 @@ const longest = 3 * time.Second
 // 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
 func TestEveryScenarioShowsItsEffect(t *testing.T) {
 	testtier.Long(t, "it runs every scenario")
-	single := connect(t, server.ForTest(t).Addr())
+	single := server.ClientForTest(t, server.ForTest(t).Addr(), nil)
 	var herd []*float64 // commands per hold, by the way of waiting
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range All() {
@@ -60,16 +59,10 @@ func five(t *testing.T) loadgen.Servers {
 	set := server.IndependentForTest(t, 5)
 	on := loadgen.Servers{Power: set}
 	for _, child := range set.Nodes() {
-		on.Nodes = append(on.Nodes, connect(t, child.Addr()))
+		on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
 	}
 	on.Redis = on.Nodes[0]
 	return on
-}
-
-func connect(t *testing.T, addr string) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
 }
 
 // show runs a scenario to its end, on a slow machine up to three times, and checks that it showed
@@ -85,7 +78,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) (m loadgen.Metri
 		missed = loadgen.Missed(s.Expect, m)
 		v := m.Verdict(s)
 		check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
-		for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
+		for _, rdb := range append([]loadgen.RedisClient{on.Redis}, on.Nodes...) {
 			keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
 			check.True(t, err == nil && len(keys) == 0, "%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
 		}

@@ -16,7 +16,7 @@ import (
 // testbed is the set of servers of a lock.
 type testbed struct {
 	*server.Independent
-	clients []*redis.Client
+	clients []loadgen.RedisClient
 	stops   atomic.Int64
 }
 

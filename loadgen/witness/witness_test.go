@@ -21,22 +21,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onServers runs a test with an embedded server and with a real one.
-func onServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+func onServers(t *testing.T, test func(t *testing.T, rdb server.Client)) {
 	t.Run("embedded", func(t *testing.T) {
 		s := check.Must(server.StartEmbedded())(t)
 		t.Cleanup(s.Close)
-		test(t, connect(t, s.Addr()))
+		test(t, server.ClientForTest(t, s.Addr(), nil))
 	})
-	t.Run("redis", func(t *testing.T) { test(t, connect(t, server.ForTest(t).Addr())) })
+	t.Run("redis", func(t *testing.T) { test(t, server.ClientForTest(t, server.ForTest(t).Addr(), nil)) })
 }
 
-func connect(t *testing.T, addr string) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
-func open(t *testing.T, rdb *redis.Client) *witness.Witness {
+func open(t *testing.T, rdb server.Client) *witness.Witness {
 	t.Helper()
 	return check.Must(witness.Open(t.Context(), rdb, "run", 1))(t)
 }
@@ -45,7 +39,7 @@ func valid() bool { return true }
 func over() bool  { return false }
 
 func TestAWitnessProvesOverlaps(t *testing.T) {
-	onServers(t, func(t *testing.T, rdb *redis.Client) {
+	onServers(t, func(t *testing.T, rdb server.Client) {
 		w := open(t, rdb)
 		keys := []string{"a", "b"}
 		first := w.Enter(t.Context(), "client-1", keys, false)
@@ -68,7 +62,7 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 // Many clients, one at a time: all holds are proved, and nothing is wrong. The stream is
 // read while they run.
 func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
-	onServers(t, func(t *testing.T, rdb *redis.Client) {
+	onServers(t, func(t *testing.T, rdb server.Client) {
 		w := open(t, rdb)
 		var lock sync.Mutex
 		var all sync.WaitGroup
@@ -96,8 +90,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 func TestAWitnessWithoutItsServer(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb := server.ClientForTest(t, child.Addr(), nil)
 	w := open(t, rdb)
 	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
 	check.NoError(t, child.Kill())
@@ -116,11 +109,11 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 // Processes that join a witness have their holds judged by the one that has opened it,
 // which gets their times with the entries.
 func TestProcessesJoinAWitness(t *testing.T) {
-	onServers(t, func(t *testing.T, rdb *redis.Client) {
+	onServers(t, func(t *testing.T, rdb server.Client) {
 		w := open(t, rdb)
 		var joined []*witness.Witness
 		for range 2 {
-			joined = append(joined, witness.Join(connect(t, rdb.Options().Addr), "run"))
+			joined = append(joined, witness.Join(rdb, "run"))
 		}
 		first := joined[0].Enter(t.Context(), "client-100001", []string{"k"}, false)
 		second := joined[1].Enter(t.Context(), "client-200001", []string{"k"}, false)
@@ -140,7 +133,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 
 func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	testtier.Long(t, "it measures clocks for seconds")
-	rdb := connect(t, server.EmbeddedForTest(t).Addr())
+	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
 	w, other := open(t, rdb), witness.Join(rdb, "run")
 	const slowTrip = 20 * time.Millisecond
 	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -172,7 +165,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // failing makes each command of a client that adds to a stream fail while the result is true.
-func failing(rdb *redis.Client) *atomic.Bool {
+func failing(rdb server.Client) *atomic.Bool {
 	var on atomic.Bool
 	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if on.Load() && cmd.Name() == "xadd" {
@@ -188,7 +181,7 @@ func failing(rdb *redis.Client) *atomic.Bool {
 // not get to know of it.
 func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 	for _, fails := range []bool{false, true} {
-		rdb := connect(t, server.EmbeddedForTest(t).Addr())
+		rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
 		w := open(t, rdb)
 		fail := failing(rdb)
 		first := w.Enter(t.Context(), "client-1", []string{"k"}, false)
@@ -208,8 +201,7 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 // An entry that is not of this program ends the judgement with an error: the report then says
 // that it is not complete.
 func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
 	w := check.Must(witness.Open(t.Context(), rdb, "x", 1))(t)
 	check.NoError(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
 	_ = w.Close(t.Context()) // the results have the error
