@@ -109,7 +109,9 @@ type Client interface {
 // uses TCP. It repeats no command and no dial: the pause before a dial would outlive the bubble
 // of a test that ends.
 func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

@@ -20,16 +20,6 @@ func TestMain(m *testing.M) {
 	server.Tests{M: m, Parallel: 8}.Run()
 }
 
-// connect returns a client as the program opens it.
-func connect(t testing.TB, addr string) *redis.Client {
-	t.Helper()
-	rdb := redis.NewClient(&redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, DisableIdentity: true,
-	})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 // hook changes how a client sends single commands and pipelines, if it has a function for them.
 type hook struct {
 	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
@@ -55,7 +45,7 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // rig is agents in this process, with the servers of their runs.
 type rig struct {
 	t       *testing.T
-	control *redis.Client
+	control server.Client
 	targets []string // addresses
 	on      loadgen.Servers
 
@@ -68,13 +58,13 @@ type rig struct {
 // They end with the test.
 func newRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, control: connect(t, control), targets: targets, events: make(map[int][]loadgen.Event)}
+	r := &rig{t: t, control: server.ClientForTest(t, control, nil), targets: targets, events: make(map[int][]loadgen.Event)}
 	r.on = r.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i, shift := range shifts {
 		a := Agent{
-			Control: connect(t, control),
+			Control: server.ClientForTest(t, control, nil),
 			Open:    func(context.Context, Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
 			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
 			Listen:  r.listen,
@@ -104,7 +94,7 @@ func newRig(t *testing.T, control string, targets []string, shifts ...time.Durat
 func (r *rig) open() loadgen.Servers {
 	var on loadgen.Servers
 	for _, addr := range r.targets {
-		on.Nodes = append(on.Nodes, connect(r.t, addr))
+		on.Nodes = append(on.Nodes, server.ClientForTest(r.t, addr, nil))
 	}
 	on.Redis = on.Nodes[0]
 	if len(on.Nodes) == 1 {
