@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
@@ -25,7 +24,7 @@ import (
 // nodes are servers inside the test's bubble that can be disconnected, which
 // for their clients is the same as a stopped server.
 type nodes struct {
-	clients []*redis.Client
+	clients []redisserver.Client
 	links   []*netfault.Network
 }
 
@@ -36,12 +35,11 @@ func fiveNodes(t *testing.T, n int) *nodes {
 	for i := range n {
 		e := redisserver.NewPiped()
 		link := netfault.New(e.Dial)
-		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true, MaxRetries: -1})
 		t.Cleanup(func() {
-			_ = rdb.Close()
 			link.Cut()
 			e.Close()
 		})
+		rdb := redisserver.ClientForTest(t, fmt.Sprintf("127.0.0.1:%d", i+1), link.Dial)
 		all.clients, all.links = append(all.clients, rdb), append(all.links, link)
 	}
 	return all

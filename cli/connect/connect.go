@@ -63,7 +63,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 		t.Title += " through " + c.tunnel.host
 	}
 	if c.cluster {
-		t.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
+		t.Cluster = inspect.NewCluster(func(addr string) (inspect.Client, error) {
 			e := seeds[0]
 			e.network, e.addr = "tcp", addr
 			return v.client(e)

@@ -101,8 +101,8 @@ func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
 func (t *Target) User() string { return cmp.Or(t.flags.userOf(t.seed), "default") }
 
 // Clients returns a client of each server, by address.
-func (t *Target) Clients(ctx context.Context) map[string]redis.UniversalClient {
-	all := make(map[string]redis.UniversalClient)
+func (t *Target) Clients(ctx context.Context) map[string]inspect.Client {
+	all := make(map[string]inspect.Client)
 	where, err := t.servers.where(ctx)
 	if err != nil { // use the servers known so far
 		where = t.servers.endpoints()

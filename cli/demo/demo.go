@@ -108,8 +108,8 @@ func (d *Demo) Quorum() []string {
 }
 
 // Clients returns a client of each server, by address.
-func (d *Demo) Clients() map[string]redis.UniversalClient {
-	all := map[string]redis.UniversalClient{d.rdb.Options().Addr: d.rdb}
+func (d *Demo) Clients() map[string]inspect.Client {
+	all := map[string]inspect.Client{d.rdb.Options().Addr: d.rdb}
 	for _, n := range d.quorum.clients {
 		all[n.Options().Addr] = n
 	}

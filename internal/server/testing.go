@@ -102,6 +102,7 @@ type Client interface {
 	redis.Cmdable
 	AddHook(hook redis.Hook)
 	Do(ctx context.Context, args ...any) *redis.Cmd
+	PoolStats() *redis.PoolStats
 	Close() error
 }
 

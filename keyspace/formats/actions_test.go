@@ -38,7 +38,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, everyFormat, full{})
+	b := release.NewExecutor(map[string]inspect.Client{rdb.Options().Addr: rdb}, everyFormat, full{})
 	_, err := b.ForceRelease(t.Context(), seen)
 	check.ErrorContains(t, err, "nothing was changed")
 	_, err = b.Extend(t.Context(), seen, time.Hour)
@@ -80,7 +80,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 
 // releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb *redis.Client) *release.Executor {
-	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
+	nodes := map[string]inspect.Client{rdb.Options().Addr: rdb}
 	return release.NewExecutor(nodes, everyFormat, &memoryLog{})
 }
 
@@ -445,7 +445,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 // Of three servers that had a token, two have another token now. That one stays.
 func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
-	nodes := make(map[string]redis.UniversalClient)
+	nodes := make(map[string]inspect.Client)
 	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Count: 1}}}
 	for _, has := range []string{next, seen, next} {
 		rdb := connect(t, server.ForTest(t).Addr())

@@ -20,7 +20,7 @@ import (
 // on the node that has them (ASK, MOVED), and a lock that moves between masters remains
 // one lock. It is safe for concurrent use.
 type Cluster struct {
-	node func(addr string) (redis.UniversalClient, error)
+	node func(addr string) (Client, error)
 
 	mu            sync.Mutex
 	failedAt      map[string]time.Time // nodes that did not answer, and when
@@ -49,7 +49,7 @@ const endsKept = time.Minute
 
 // NewCluster returns a cluster. node returns a client for an address as the nodes
 // report it. The clients remain the caller's.
-func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
+func NewCluster(node func(addr string) (Client, error)) *Cluster {
 	return &Cluster{
 		node: node, failedAt: make(map[string]time.Time),
 		owners: make(map[string]owner), movedAway: make(map[*Watcher][]string), ended: make(map[string]end), prefixes: make(prefixes),
@@ -62,7 +62,7 @@ const failedNodePause = time.Second
 
 // client returns the client of a node, nil if there is none or the node has just
 // failed.
-func (c *Cluster) client(addr string) redis.UniversalClient {
+func (c *Cluster) client(addr string) Client {
 	c.mu.Lock()
 	at, failed := c.failedAt[addr]
 	c.mu.Unlock()

@@ -24,7 +24,7 @@ type nodes struct {
 	all map[string]*redis.Client
 }
 
-func (n *nodes) at(addr string) (redis.UniversalClient, error) {
+func (n *nodes) at(addr string) (inspect.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
@@ -170,7 +170,7 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	for _, addr := range c.Addrs() {
 		clients[addr] = connect(t, redis.Options{Addr: addr, Username: "reader", Password: "c4nary"})
 	}
-	o.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
+	o.Cluster = inspect.NewCluster(func(addr string) (inspect.Client, error) { return clients[addr], nil })
 	s, err := inspect.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
 	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys that are moving") &&

@@ -16,10 +16,17 @@ import (
 	"locktop/keyspace"
 )
 
+// Client is what this package uses of a [redis.Client] or a [redis.ClusterClient]. A package that
+// mentions one of their types compiles all of their methods again, which takes more than a second.
+type Client interface {
+	redis.Cmdable
+	PoolStats() *redis.PoolStats
+}
+
 // meteredConn sends commands to a server and measures their cost. It is for one
 // goroutine.
 type meteredConn struct {
-	rdb         redis.UniversalClient
+	rdb         Client
 	denied      *deniedCommands
 	answer      *lastAnswer
 	meter       *Meter   // may be nil

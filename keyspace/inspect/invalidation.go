@@ -30,8 +30,7 @@ const (
 // It ends with its connection. It is safe for concurrent use. It implements
 // [auth.CredentialsListener].
 type invalidationConn struct {
-	rdb           *redis.Client // its own client: every connection of it is tracked
-	ps            *redis.PubSub
+	ps            pubSub          // of its own client: every connection of that is tracked
 	ready         chan struct{}   // closed when the server has accepted or refused
 	ended         chan struct{}   // closed when the connection has ended
 	wake          chan struct{}   // capacity 1
@@ -44,6 +43,15 @@ type invalidationConn struct {
 	state       connState
 	changes     changes
 	lastMessage time.Time // time of the last message of any kind
+}
+
+// pubSub is what an invalidationConn uses of a [redis.PubSub].
+type pubSub interface {
+	Ping(ctx context.Context, payload ...string) error
+	Subscribe(ctx context.Context, channels ...string) error
+	PSubscribe(ctx context.Context, patterns ...string) error
+	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
+	Close() error
 }
 
 // connState is what a server permits on an invalidationConn.
@@ -117,21 +125,25 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 		ready: make(chan struct{}), ended: make(chan struct{}), wake: wake,
 		alive: ctx, stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
 	}
-	c.rdb = redis.NewClient(c.options(o))
+	rdb := redis.NewClient(trackedOptions(c, o))
 	// The only possible error is a second registration.
-	_ = c.rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
-	c.ps = c.rdb.Subscribe(ctx)
-	go c.run(ctx)
+	_ = rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
+	c.ps = rdb.Subscribe(ctx)
+	go func() {
+		defer close(c.ended)
+		defer rdb.Close()
+		c.run(ctx)
+	}()
 	return c
 }
 
-// options returns the options of the client, with tracking from the begin of each
+// trackedOptions returns the options of the client of c, with tracking from the begin of each
 // connection.
-func (c *invalidationConn) options(o *redis.Options) *redis.Options {
+func trackedOptions(c *invalidationConn, o *redis.Options) *redis.Options {
 	return &redis.Options{
 		Network: o.Network, Addr: o.Addr, Dialer: closingDialer(c.alive, o.Dialer), TLSConfig: o.TLSConfig,
 		Username: o.Username, Password: o.Password, DB: o.DB,
-		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: c.credentials(o),
+		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: credentialsFor(c, o),
 		DialTimeout: o.DialTimeout, WriteTimeout: o.WriteTimeout, ReadTimeout: o.ReadTimeout,
 		Protocol: 3, MaxRetries: -1, DialerRetries: 1, PoolSize: 1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -141,14 +153,14 @@ func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 					return err
 				}
 			}
-			return c.track(ctx, cn)
+			return track(ctx, c, cn)
 		},
 	}
 }
 
-// credentials returns the source of the credentials. go-redis cannot authenticate a
+// credentialsFor returns the source of the credentials of c. go-redis cannot authenticate a
 // connection with subscriptions again, so a change makes the connection outdated.
-func (c *invalidationConn) credentials(o *redis.Options) func(context.Context) (string, string, error) {
+func credentialsFor(c *invalidationConn, o *redis.Options) func(context.Context) (string, string, error) {
 	if o.StreamingCredentialsProvider == nil {
 		return o.CredentialsProviderContext
 	}
@@ -196,7 +208,7 @@ func (c *invalidationConn) current() connState {
 }
 
 // track enables tracking. Without it the connection stays open for release messages.
-func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
+func track(ctx context.Context, c *invalidationConn, cn *redis.Conn) error {
 	argv := []any{"client", "tracking", "on", "bcast"}
 	for _, p := range c.prefixes {
 		argv = append(argv, "prefix", p)
@@ -213,7 +225,7 @@ func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
 		c.setTrackErr(err)
-		c.checkNotifications(ctx, cn)
+		checkNotifications(ctx, c, cn)
 		return nil
 	}
 	return err
@@ -221,7 +233,7 @@ func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 
 // checkNotifications checks whether keyspace notifications report all changes. Without
 // the permission for CONFIG GET they are not used.
-func (c *invalidationConn) checkNotifications(ctx context.Context, cn *redis.Conn) {
+func checkNotifications(ctx context.Context, c *invalidationConn, cn *redis.Conn) {
 	const setting = "notify-keyspace-events"
 	set, err := cn.ConfigGet(ctx, setting).Result()
 	c.mu.Lock()
@@ -246,9 +258,7 @@ func (c *invalidationConn) setTrackErr(err error) {
 
 // run receives until the connection ends.
 func (c *invalidationConn) run(ctx context.Context) {
-	defer close(c.ended)
 	defer c.stop()
-	defer c.rdb.Close()
 	defer c.ps.Close()
 	err := c.subscribe(ctx)
 	close(c.ready)

@@ -23,7 +23,7 @@ import (
 // locks. Reading an expired key makes a master delete it. A Scanner may be used by
 // several goroutines.
 type Scanner struct {
-	rdb    redis.UniversalClient
+	rdb    Client
 	opts   ScanOptions
 	index  *formatIndex
 	node   string
@@ -69,7 +69,7 @@ type Overdue struct {
 
 // NewScanner returns a scanner that reads through rdb, which remains the caller's. It
 // sends nothing yet.
-func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
+func NewScanner(rdb Client, o ScanOptions) *Scanner {
 	o.MinConfidence = cmp.Or(o.MinConfidence, keyspace.Likely)
 	if o.Progress == nil {
 		o.Progress = func(keyspace.Snapshot) {}

@@ -26,7 +26,7 @@ const (
 // tracking maintains the invalidation connection, makes its prefixes cover all known
 // locks, and determines the watch mode.
 type tracking struct {
-	options   *redis.Options // nil = no connection of its own is possible
+	dial      func(prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn // nil = no connection of its own is possible
 	releases  []subscription
 	keyEvents subscription
 
@@ -57,7 +57,9 @@ type marks struct {
 func newTracking(s *Scanner) tracking {
 	t := tracking{wake: make(chan struct{}, 1), coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
 	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
-		t.options = c.Options()
+		t.dial = func(prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn {
+			return dialInvalidations(c.Options(), prefixes, wanted, wake)
+		}
 	}
 	t.releases = releaseSubscriptions(s.opts.Formats, s.opts.DB)
 	t.keyEvents = keyspaceEvents(s.opts.DB)
@@ -66,7 +68,7 @@ func newTracking(s *Scanner) tracking {
 
 // maintain replaces a connection that was lost, lacks prefixes or has old credentials.
 func (t *tracking) maintain(known lockSet) {
-	if t.options == nil {
+	if t.dial == nil {
 		t.trackErr = errors.New("the client does not allow a separate connection")
 		return
 	}
@@ -83,7 +85,7 @@ func (t *tracking) maintain(known lockSet) {
 		if t.coverage.allKeys {
 			asked = []string{""}
 		}
-		t.nextConn = dialInvalidations(t.options, asked, wanted, t.wake)
+		t.nextConn = t.dial(asked, wanted, t.wake)
 	}
 }
 
@@ -91,7 +93,7 @@ func (t *tracking) maintain(known lockSet) {
 // yet.
 func (t *tracking) nextDial() (at time.Time, due bool) {
 	needed := t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0)
-	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.options != nil
+	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.dial != nil
 }
 
 // reap removes a lost connection.

@@ -15,7 +15,7 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
+func follow(rdb inspect.Client, o inspect.ScanOptions) *inspect.Watcher {
 	return inspect.NewWatcher(inspect.NewScanner(rdb, o))
 }
 

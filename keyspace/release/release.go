@@ -32,7 +32,7 @@ type AuditLog interface {
 // script that reads the lock again and changes it in one step, and logs the outcome
 // afterwards. It may be used by several goroutines.
 type Executor struct {
-	nodes   map[string]redis.UniversalClient
+	nodes   map[string]inspect.Client
 	formats []keyspace.Format
 	log     AuditLog
 	now     func() time.Time
@@ -41,7 +41,7 @@ type Executor struct {
 // NewExecutor returns an executor that writes its actions to log. It reaches the
 // server of a lock by name: Lock.Node, and Vote.Node for a Redlock. The clients remain
 // the caller's, and must use the database of the locks.
-func NewExecutor(nodes map[string]redis.UniversalClient, formats []keyspace.Format, log AuditLog) *Executor {
+func NewExecutor(nodes map[string]inspect.Client, formats []keyspace.Format, log AuditLog) *Executor {
 	return &Executor{nodes: nodes, formats: formats, log: log, now: time.Now}
 }
 
@@ -179,7 +179,7 @@ func (e *Executor) runOn(ctx context.Context, s keyspace.Script) (bool, error) {
 
 // evalAsking runs a script on a cluster node to which the slot is being moved. Such a
 // node serves a key only after ASKING.
-func evalAsking(ctx context.Context, rdb redis.UniversalClient, s keyspace.Script, argv []any) (int, error) {
+func evalAsking(ctx context.Context, rdb inspect.Client, s keyspace.Script, argv []any) (int, error) {
 	p := rdb.Pipeline()
 	p.Do(ctx, "asking")
 	acted := p.Eval(ctx, s.Lua, s.Keys, argv...)
