@@ -17,7 +17,7 @@ import (
 func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{
-			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},
+			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(900 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},
 			Faults: []Fault{{At: 1500 * time.Millisecond, Kind: Flush}, {At: 2500 * time.Millisecond, Kind: ExternalDelete}}, Duration: 4 * time.Second,
 		}))(t)
 		var h oracle.History
