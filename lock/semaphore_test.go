@@ -677,63 +677,6 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 	})
 }
 
-// The limit goes up and down under load. The holders never exceed the limits of their
-// time, each waiter gets a permit soon, and attempts are few.
-func TestTheLimitChangesUnderLoad(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		const processes, clients, highest = 8, 4, 8
-		var inside, highestNow, acquired atomic.Int64
-		highestNow.Store(1)
-		admin, _ := r.process("admin")
-		s := admin.Semaphore("orders", 1, lock.Options{TTL: time.Minute})
-		r.must(s.SetLimit(ctx, 1))
-		before := r.acquires()
-		done := make(chan struct{})
-		var all sync.WaitGroup
-		for i := range processes {
-			c, _ := r.process(fmt.Sprint("p", i))
-			for range clients {
-				all.Go(func() {
-					s := c.Semaphore("orders", 1, lock.Options{TTL: time.Minute})
-					for {
-						select {
-						case <-done:
-							return
-						default:
-						}
-						began := time.Now()
-						lease := r.lock(s)
-						acquired.Add(1)
-						n, most := inside.Add(1), highestNow.Load()
-						check.True(r, n <= most, "%d holders inside, the limit was %d", n, most)
-						waited := time.Since(began)
-						check.False(r, tooLate(waited, 7*time.Second), "a waiter waited for %v", waited)
-						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
-						inside.Add(-1)
-						r.must(lease.Unlock(ctx))
-					}
-				})
-			}
-		}
-		for i := range testtier.Size(8, 100, 1000) {
-			limit := 1 + rand.IntN(highest)
-			if i%2 == 0 {
-				limit = highest
-			}
-			highestNow.Store(max(highestNow.Load(), int64(limit)))
-			r.must(s.SetLimit(ctx, limit))
-			r.until("the limit to be used or kept", func() bool { return inside.Load() == int64(limit) })
-			highestNow.Store(int64(limit))
-		}
-		close(done)
-		all.Wait()
-		perAcquire := float64(r.acquires()-before) / float64(acquired.Load())
-		r.Logf("%d acquisitions, %.2f counts of permits for each", acquired.Load(), perAcquire)
-		check.True(r, perAcquire <= 3.5,
-			"%.2f attempts and releases for each acquisition", perAcquire) // one in the acquire, one in the release, and one that registers a waiter
-	})
-}
-
 // Six processes wait for two permits. The first two of them get permits and die. The
 // others were refused when two processes were before them, and learn that they are next
 // only by asking: they must ask soon after the permits of that time end.
