@@ -185,40 +185,6 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 	})
 }
 
-// Scenarios 69 and 71, frozen nodes; some connections break.
-func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
-	testtier.Long(t, "it waits for the time limits of frozen nodes")
-	t.Parallel()
-	for name, breaks := range map[string]bool{"connections stay": false, "connections break": true} {
-		t.Run(name, func(t *testing.T) {
-			nodesOnRedis(t, 5, func(r *nodes) {
-				if breaks {
-					for i, rdb := range r.via {
-						o := *rdb.Options()
-						o.ReadTimeout = r.nodeTimeout()
-						r.via[i] = redis.NewClient(&o)
-						r.Cleanup(func() { _ = r.via[i].Close() })
-					}
-				}
-				q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-				r.warm(q)
-				m := q.Redlock("orders", lock.Options{TTL: time.Minute})
-				r.freeze(0, 2, 4)
-				began := time.Now()
-				_, err := m.Lock(ctx)
-				took := time.Since(began)
-				check.False(r, r.tooLate(took, 4*r.nodeTimeout()), "it took %v to notice", took)
-				check.True(r, errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrHeld), "got %v, want ErrNoQuorum", err)
-				if breaks {
-					time.Sleep(3 * r.nodeTimeout()) // no event tells when the last attempt gives up
-				}
-				r.resume(0, 2, 4)
-				r.until("orphans to go", func() bool { return r.count("orders", "") == 5 })
-			})
-		})
-	}
-}
-
 // Scenario 71: a request that a stopped node executes later is undone. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
