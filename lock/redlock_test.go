@@ -201,7 +201,7 @@ func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	})
 }
 
-// Scenario 70.
+// Scenario 70, also for one server: both take a grant in by the same code.
 func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
