@@ -359,32 +359,21 @@ func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 	return got
 }
 
-// Waiters whose message was lost, or that counted as dead, join the queue again.
+// All waiters that arrive before the first subscription is confirmed are in the queue right after it. Waiters
+// whose message was lost, or that counted as dead, join it again.
 func TestForgottenWaitersComeBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		const n = 5
 		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
-		got := r.waitFair(r.client(lock.Config{}), 3)
+		got := r.waitFair(r.client(lock.Config{}), n)
+		time.Sleep(time.Millisecond)
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), n, "waiters in the queue after the subscription")
 		time.Sleep(time.Second)
 		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
 		time.Sleep(2 * time.Second)
-		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 3, "waiters of 3 that came back with their next sign of life")
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), n, "waiters that came back with their next sign of life")
 		r.must(lease.Unlock(ctx))
-		for range 3 {
-			<-got
-		}
-	})
-}
-
-// All waiters that arrive before the first subscription is confirmed are in the queue
-// right after it.
-func TestAllWaitersQueueAfterTheSubscription(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
-		got := r.waitFair(r.client(lock.Config{}), 5)
-		time.Sleep(time.Millisecond)
-		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 5, "waiters of 5 in the queue")
-		r.must(lease.Unlock(ctx))
-		for range 5 {
+		for range n {
 			<-got
 		}
 	})
