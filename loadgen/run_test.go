@@ -10,8 +10,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
-	"locktop/internal/testtier"
-	"locktop/loadgen/oracle"
 )
 
 // busy makes clients contend: hardly any time passes except that of Redis.
@@ -20,21 +18,6 @@ var busy = Scenario{
 	Keys:    Keys{N: 2},
 	Hold:    Exp(200 * time.Microsecond),
 	Think:   Exp(200 * time.Microsecond),
-}
-
-func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
-	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
-	r := started(t, rdb, busy)
-	enough := int64(testtier.Size(300, 1000, 1000))
-	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= enough })
-	stop(t, r)
-	m := summed(t, r)
-	check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps under a sound lock")
-	check.True(t, m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut == 0 && m.Released == m.Acquired,
-		"losses or errors on a healthy server: %+v", m)
-	check.True(t, !m.Running && m.Clients.Total == 0, "running after Stop: %+v", m)
-	checkNoKeys(t, rdb)
 }
 
 func TestSumsAgreeInAllMetrics(t *testing.T) {
