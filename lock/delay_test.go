@@ -116,7 +116,7 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 // After the loss of one key the others stay held for the delay.
 func TestTheOtherKeysOfALostAllStayHeldForTheDelay(t *testing.T) {
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
-		const delay = 500 * time.Millisecond
+		const delay = 200 * time.Millisecond
 		lease := r.locked(all(r.client(lock.Config{}), lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{Every: 20 * time.Millisecond}}, "a", "b"))
 		other, _ := r.process("rival")
 		next := lockAsync(ctx, other.Mutex("a", lock.Options{}))

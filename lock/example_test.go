@@ -83,7 +83,7 @@ func ExampleMutex_Lock_deadline() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err := b.Mutex("orders:4711", lock.Options{}).Lock(ctx)
 
@@ -102,7 +102,9 @@ func ExampleLease_Context() {
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	lease, err := client.Mutex("report:weekly", lock.Options{TTL: time.Second}).Lock(context.Background())
+	lease, err := client.Mutex("report:weekly", lock.Options{
+		TTL: time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond},
+	}).Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -179,7 +179,8 @@ func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 
 // A client that waits again soon does not subscribe again.
 func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
-	onRedis(t, func(r *rig) {
+	beside(t)
+	wait := func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 5 {
 			lease := r.lock(c.Fair("orders", lock.Options{}))
@@ -188,7 +189,14 @@ func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 			<-got
 		}
+	}
+	sub(t, "one for all waits", onRedis, func(r *rig) {
+		wait(r)
 		check.Contains(r, r.rdb.Info(ctx, "commandstats").Val(), "cmdstat_subscribe:calls=1,", "want one subscription")
+	})
+	sub(t, "it ends", inBubble, func(r *rig) {
+		wait(r)
+		check.AtLeast(r, len(r.rdb.PubSubChannels(ctx, "*").Val()), 1, "subscriptions after the last wait")
 		r.until("the subscription to end", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
 	})
 }

@@ -46,7 +46,7 @@ func (r *rig) freezeAndWake(job string, o lock.Options, meanwhile func(next *loc
 	r.Cleanup(func() { _ = worker.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	check.Require(r, lines.Scan() && lines.Text() == "held", "the worker says %q (%v)", lines.Text(), lines.Err())
-	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
+	time.Sleep(rand.N(workerTTL / 2)) // a renewal may be in flight
 	r.must(worker.Process.Signal(syscall.SIGSTOP))
 	next = r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", o))
 	meanwhile(next)

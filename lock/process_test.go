@@ -84,9 +84,12 @@ func sayHeld(lease *lock.Lease, err error) (*lock.Lease, error) {
 	return lease, err
 }
 
+// workerTTL is the TTL of a lock that a worker holds while its process is stopped.
+const workerTTL = 400 * time.Millisecond
+
 // hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.
 func hold(c *lock.Client) error {
-	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: time.Second}).Lock(ctx))
+	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: workerTTL}).Lock(ctx))
 	if err != nil {
 		return err
 	}
@@ -99,7 +102,7 @@ func hold(c *lock.Client) error {
 
 // write is the worker of TestALateWriteIsRefusedByItsFence.
 func write(rdb *redis.Client, c *lock.Client) error {
-	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: time.Second, Fence: true}).Lock(ctx))
+	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: workerTTL, Fence: true}).Lock(ctx))
 	if err != nil {
 		return err
 	}

@@ -29,14 +29,14 @@ func ExampleQuorum_Redlock() {
 
 	quorum, err := lock.NewQuorum(nodes, lock.QuorumConfig{
 		Config:      lock.Config{Owner: "billing-7"},
-		NodeTimeout: 500 * time.Millisecond,
+		NodeTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer quorum.Close()
-	orders := quorum.Redlock("orders:4711", lock.Options{})
+	orders := quorum.Redlock("orders:4711", lock.Options{TTL: 500 * time.Millisecond})
 
 	servers[0].Close()
 	lease, err := orders.Lock(context.Background())
