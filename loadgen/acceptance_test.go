@@ -140,8 +140,8 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	t.Parallel()
 	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
-		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
-		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
+		Lock: Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
+		Hold: Bimodal(20*time.Millisecond, 150*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	}))(t)
 	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
@@ -171,12 +171,12 @@ func (l blindLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.
 func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	t.Parallel()
 	s := Scenario{
-		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
-		Hold: Const(100 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
+		Lock: Lock{TTL: 150 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
+		Hold: Const(50 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
 	}
 	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // DEL notifies no waiter
-	for at := 500 * time.Millisecond; at < s.Duration; at += 700 * time.Millisecond {
-		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
+	for at := 200 * time.Millisecond; at < s.Duration; at += 350 * time.Millisecond {
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 250 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	r := check.Must(newRun(on, s, openWrapped(func(l lease) lease { return blindLease{l.(*lock.Lease), on.Redis} })))(t)
