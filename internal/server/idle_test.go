@@ -20,7 +20,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	defer s.stop()
 	take := func() *Child {
 		c := check.Must(s.take(ctx))(t)
-		t.Cleanup(func() { _ = c.Stop() })
+		t.Cleanup(func() { _ = children{c}.stop() })
 		return c
 	}
 	put := func(c *Child) {
