@@ -67,6 +67,7 @@ func each(t *testing.T, kinds []kind, f func(*rig, kind)) {
 	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
 			onBoth(t, func(r *rig) { f(r, k) })
 		})
 	}
