@@ -178,7 +178,7 @@ func (c *client) lock(r Request) {
 		c.say(`{"event":"renewed","token":%q,"valid_ms":3600000}`, token)
 		c.say(`{"event":"lost","token":%q}`, token)
 	case "slow":
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		c.held[token] = r.Key
 		granted()
 	case "forks":

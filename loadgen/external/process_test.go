@@ -183,6 +183,7 @@ func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 }
 
 func TestAClientThatReadsNothingIsLate(t *testing.T) {
+	t.Parallel()
 	p := startWith(t, "never-reads", Options{ReplyWithin: 100 * time.Millisecond})
 	long := strings.Repeat("k", 100_000) // more than a pipe holds
 	_, err := p.Lock(t.Context(), terms(long))
@@ -202,7 +203,7 @@ func TestAFaultExcusesALateReply(t *testing.T) {
 
 func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, "slow", Options{ReplyWithin: time.Second})
+	p := startWith(t, "slow", Options{ReplyWithin: 100 * time.Millisecond})
 	_, err := p.Lock(t.Context(), Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: 10 * time.Second})
 	check.ErrorIs(t, err, nil)
 }
@@ -220,7 +221,7 @@ func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	t.Parallel()
 	p := start(t, "slow")
 	check.Must(p.Hello(t.Context()))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute})
 	check.Require(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
