@@ -25,12 +25,16 @@ type rule struct {
 	explains []Violation
 	majority bool          // the causes together must strike a majority of the servers of a quorum
 	after    time.Duration // how long after its end the cause may still have effects
-	requeues bool          // the waiting clients join the queue of a fair lock again at the end of the cause
+	rejoin   time.Duration // how long after its end the waiting clients may need to be in the queue of a fair lock again
 	why      string
 }
 
 // settling is how long connections may take to recover from a cause.
 const settling = 500 * time.Millisecond
+
+// rejoining is how long a library may retry until a waiting client is connected, and in the queue
+// of a fair lock again.
+const rejoining = 10 * time.Second
 
 // rules are all excuses. A cause explains a violation on the key, the client or the servers
 // that it strikes, and only if it was at work between the last moment at which everything
@@ -43,6 +47,7 @@ var rules = []rule{{
 }, {
 	causes:   []string{"flush", "steal", LostKeys},
 	explains: []Violation{UnexplainedLoss, Overtaken},
+	rejoin:   rejoining,
 	why:      "the lock or its queue was deleted",
 }, {
 	causes: []string{
@@ -52,6 +57,7 @@ var rules = []rule{{
 	explains: []Violation{UnexplainedLoss, Overtaken},
 	majority: true,
 	after:    settling,
+	rejoin:   rejoining,
 	why:      "the client did not run, or did not reach its servers, to renew its lease or to claim its turn",
 }, {
 	causes:   []string{"freeze", "cut", "cut-replies", "slow", "crash"},
@@ -63,7 +69,7 @@ var rules = []rule{{
 	causes:   []string{Stalled},
 	explains: []Violation{UnexplainedLoss, Overtaken, Unnotified},
 	after:    settling,
-	requeues: true,
+	rejoin:   settling,
 	why:      "no client ran",
 }, {
 	causes:   []string{"freeze"},
@@ -76,7 +82,7 @@ var rules = []rule{{
 		Stalled, Unanswered, Restarted,
 	},
 	explains: []Violation{Silent},
-	after:    10 * time.Second, // a library retries for some seconds
+	after:    rejoining,
 	why:      "the client or its server did not run",
 }}
 
@@ -250,12 +256,8 @@ func (o *Oracle) explain(s suspect) (by *Trouble, why string) {
 // strikes reports whether the trouble concerns a suspect, and was at work, or had effects that
 // the rule knows, between since and the violation.
 func (t *Trouble) strikes(s suspect, r rule) bool {
-	since := s.since
-	if r.requeues && s.joined.After(since) {
-		since = s.joined
-	}
 	return (t.Client == Everybody || t.Client == s.client) && (t.Key == Everybody || slices.Contains(s.keys, t.Key)) &&
-		!t.From.After(s.at) && (t.lasting || !t.To.Add(r.after).Before(since))
+		!t.From.After(s.at) && (t.lasting || !t.To.Add(r.after).Before(s.since) && !t.To.Add(r.rejoin).Before(s.joined))
 }
 
 // Excuses reports whether a trouble may be the reason that the process of a client has not

@@ -351,15 +351,21 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		name          string
 		refused, came int // ms
 		gone          bool
-		stall         int // its end; 0 = there is none
+		cause         string // empty: there is none
+		end           int    // of the cause
 		want          int64
 	}{
-		{"long in the queue", 100, 3000, false, 0, 1},
-		{"in flight", 100, 2000, false, 0, 0},
-		{"it came later", 2500, 2400, false, 0, 0},
-		{"it waits no longer", 100, 3000, true, 0, 0},
-		{"a stall that it has not recovered from", 100, 5000, false, 2600, 0},
-		{"a stall from which it could queue again", 100, 5000, false, 2400, 1},
+		{"long in the queue", 100, 3000, false, "", 0, 1},
+		{"in flight", 100, 2000, false, "", 0, 0},
+		{"it came later", 2500, 2400, false, "", 0, 0},
+		{"it waits no longer", 100, 3000, true, "", 0, 0},
+		{"a stall that it has not recovered from", 100, 5000, false, Stalled, 2600, 0},
+		{"a stall from which it could queue again", 100, 5000, false, Stalled, 2400, 1},
+		{"an outage after which it may not be connected", 100, 14_000, false, Unanswered, 2100, 0},
+		{"an outage after which it could queue again", 100, 14_000, false, Unanswered, 1900, 1},
+		{"a freeze after which it could queue again", 100, 14_000, false, "freeze", 1900, 1},
+		{"a deleted queue that it may not have joined again", 100, 14_000, false, "flush", 2100, 0},
+		{"a deleted queue that it could join again", 100, 14_000, false, "flush", 1900, 1},
 	} {
 		th := newOracleTest(t)
 		th.config.InOrder = true
@@ -369,8 +375,8 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		if c.gone {
 			leave()
 		}
-		if c.stall > 0 {
-			th.Troubled(Trouble{Cause: Stalled, Client: Everybody, Key: Everybody, From: th.at(c.stall - 300), To: th.at(c.stall)})
+		if c.cause != "" {
+			th.Troubled(Trouble{Cause: c.cause, Client: Everybody, Key: Everybody, From: th.at(c.end - 300), To: th.at(c.end)})
 		}
 		th.enter(Participant{Client: 2}, c.came, 10_000)
 		th.Settle(th.clock.now)
