@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
@@ -47,15 +45,15 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	for _, e := range []*exported{f.single, f.redlock} {
 		text := e.page()
 		pages = append(pages, text)
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families := check.Must(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
-		for name, family := range families {
-			m := metric{kind: strings.ToLower(family.GetType().String())}
-			for _, l := range family.GetMetric()[0].GetLabel() {
-				m.labels = append(m.labels, l.GetName())
+		for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)\n\w+\{?(.*)`).FindAllStringSubmatch(text, -1) {
+			m := metric{kind: family[2]}
+			for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(family[3], -1) {
+				if l[1] != "le" {
+					m.labels = append(m.labels, l[1])
+				}
 			}
 			slices.Sort(m.labels)
-			all[name] = m
+			all[family[1]] = m
 		}
 	}
 	return all, pages
