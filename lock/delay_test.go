@@ -174,9 +174,13 @@ func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
 	})
 }
 
-// kept checks the remaining TTL that a refused client is told.
+// kept checks the remaining TTL that a refused client is told. On a real server of a busy
+// machine, the answer may take some seconds.
 func (r *rig) kept(what string, rival lock.Locker, most, slack time.Duration) {
 	r.Helper()
+	if !r.fake {
+		slack = max(slack, 9*time.Second)
+	}
 	check.Between(r, r.heldBy(rival).TTL, most-slack, most, "%s: the TTL", what)
 }
 
