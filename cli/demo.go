@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"locktop/cli/demo"
@@ -64,16 +63,18 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 		return err
 	}
 	defer d.Close()
-	source := d.Source(func(rdb *redis.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
+	source := d.Source(func(rdb inspect.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
 	defer source.Close()
+	stats := newCommandStats()
+	source.Client.AddHook(stats)
 	log, err := openAudit("")
 	if err != nil {
 		return err
 	}
 	defer log.close()
 	return p.screen(ctx, look, tui.Config{
-		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load, Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(),
-		CommandStats: newCommandStats(func(hook func(*redis.Client)) { hook(source.Client) }),
-		Title:        d.Title, Executor: release.NewExecutor(d.Clients(), formats.All(), log),
+		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
+		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), CommandStats: stats, Title: d.Title,
+		Executor: release.NewExecutor(d.Clients(), formats.All(), log),
 	})
 }

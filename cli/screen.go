@@ -224,8 +224,17 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
 	s.ownReads = new(inspect.OwnReads)
 	options := s.optionsOf(t)
+	stats := newCommandStats()
+	t.OnOpen(func(rdb *redis.Client) { rdb.AddHook(stats) })
+	clientOf := func(addr string, db int) inspect.Client {
+		if rdb := t.ClientOf(addr, db); rdb != nil {
+			return rdb
+		}
+		return nil
+	}
 	w := tui.Config{
-		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, Finder: &clientFinder{target: t, options: options}, CommandStats: newCommandStats(t.OnOpen),
+		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: clientOf},
+		Finder: &clientFinder{target: t, options: options}, CommandStats: stats,
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.writeFlags.write {
@@ -317,13 +326,7 @@ type commandStats struct {
 	counts map[string]tui.CommandStat
 }
 
-// newCommandStats returns the counts of the commands that clients send from now on.
-// onOpen calls its argument for each client.
-func newCommandStats(onOpen func(func(*redis.Client))) *commandStats {
-	l := &commandStats{counts: make(map[string]tui.CommandStat)}
-	onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
-	return l
-}
+func newCommandStats() *commandStats { return &commandStats{counts: make(map[string]tui.CommandStat)} }
 
 // Commands returns the counts so far.
 func (l *commandStats) Commands() []tui.CommandStat {

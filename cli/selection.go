@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -111,7 +110,7 @@ func (s *selection) keyOptions(db int) inspect.ScanOptions {
 }
 
 // scanner returns a scanner for the selection in one database of one server.
-func (s *selection) scanner(rdb redis.UniversalClient, db int) *inspect.Scanner {
+func (s *selection) scanner(rdb inspect.Client, db int) *inspect.Scanner {
 	return inspect.NewScanner(rdb, s.options(db, s.budget.pace()))
 }
 

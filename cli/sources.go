@@ -200,10 +200,10 @@ func executorOf(ctx context.Context, t *connect.Target, log *auditLog) *release.
 // rawReader reads stored keys for the screen. It is safe for concurrent use.
 type rawReader struct {
 	selection *selection
-	client    func(addr string, db int) *redis.Client // nil: there is none
+	client    func(addr string, db int) inspect.Client // nil: there is none
 
 	mu       sync.Mutex
-	scanners map[*redis.Client]*inspect.Scanner
+	scanners map[inspect.Client]*inspect.Scanner
 }
 
 // Stored returns the keys of a lock from every server that may have it. It returns
@@ -238,14 +238,14 @@ func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry
 }
 
 // scanner returns the scanner for one client.
-func (v *rawReader) scanner(rdb *redis.Client, db int) *inspect.Scanner {
+func (v *rawReader) scanner(rdb inspect.Client, db int) *inspect.Scanner {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.scanners[rdb]
 	if s == nil {
 		s = inspect.NewScanner(rdb, v.selection.keyOptions(db))
 		if v.scanners == nil {
-			v.scanners = make(map[*redis.Client]*inspect.Scanner)
+			v.scanners = make(map[inspect.Client]*inspect.Scanner)
 		}
 		v.scanners[rdb] = s
 	}

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/loadgen"
@@ -22,7 +21,7 @@ type Demo struct {
 	Title string
 	Load  *loadgen.Group
 
-	rdb    *redis.Client // of the server with the sample locks
+	main   node // the server with the sample locks
 	quorum *Servers
 	stop   []func() // in the order of the starts
 }
@@ -55,13 +54,13 @@ func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
 		return err
 	}
 	d.stop = append(d.stop, d.quorum.Close)
-	d.rdb = main.clients[0]
-	d.Title = "demo on redis://" + d.rdb.Options().Addr
-	traffic, err := newTraffic(ctx, d.rdb)
+	d.main = main.nodes[0]
+	d.Title = "demo on redis://" + d.main.addr
+	traffic, err := newTraffic(ctx, d.main.rdb)
 	if err != nil {
 		return err
 	}
-	servers := loadgen.Servers{Redis: d.rdb, Nodes: d.quorum.Nodes, Power: d.quorum.Power}
+	servers := loadgen.Servers{Redis: d.main.rdb, Nodes: d.quorum.Nodes, Power: d.quorum.Power}
 	if d.Load, err = loadgen.NewGroup(servers, Scenario(clients)); err != nil {
 		return err
 	}
@@ -101,17 +100,17 @@ func Scenario(clients int) loadgen.Scenario {
 // in the load.
 func (d *Demo) Quorum() []string {
 	var all []string
-	for _, n := range d.quorum.clients {
-		all = append(all, n.Options().Addr)
+	for _, n := range d.quorum.nodes {
+		all = append(all, n.addr)
 	}
 	return all
 }
 
 // Clients returns a client of each server, by address.
 func (d *Demo) Clients() map[string]inspect.Client {
-	all := map[string]inspect.Client{d.rdb.Options().Addr: d.rdb}
-	for _, n := range d.quorum.clients {
-		all[n.Options().Addr] = n
+	all := map[string]inspect.Client{d.main.addr: d.main.rdb}
+	for _, n := range d.quorum.nodes {
+		all[n.addr] = n.rdb
 	}
 	return all
 }
@@ -119,47 +118,44 @@ func (d *Demo) Clients() map[string]inspect.Client {
 // Source observes a demo: always the server with the sample locks, and the servers of the
 // Redlock while the load uses them. It has its own connections.
 type Source struct {
-	Client *redis.Client // of the server with the sample locks
+	Client server.Client // of the server with the sample locks
 
 	main   *inspect.BackgroundWatcher
 	quorum *inspect.MultiSource
 	load   *loadgen.Group
-	byAddr map[string]*redis.Client
+	byAddr map[string]inspect.Client
 	stop   []func()
 }
 
 // Source starts to observe the demo with the scanners that newScanner returns. The caller
 // must close the result.
-func (d *Demo) Source(newScanner func(*redis.Client) *inspect.Scanner) *Source {
-	s := &Source{load: d.Load, byAddr: make(map[string]*redis.Client)}
-	s.Client = s.connect(d.rdb)
+func (d *Demo) Source(newScanner func(inspect.Client) *inspect.Scanner) *Source {
+	s := &Source{load: d.Load, byAddr: make(map[string]inspect.Client)}
+	s.Client = s.connect(d.main)
 	s.main = inspect.StartWatcher(inspect.NewWatcher(newScanner(s.Client)))
 	s.stop = append(s.stop, s.main.Close)
 	var nodes []inspect.NamedSource
-	for _, n := range d.quorum.clients {
+	for _, n := range d.quorum.nodes {
 		w := inspect.NewWatcher(newScanner(s.connect(n)))
 		s.stop = append(s.stop, w.Close)
-		nodes = append(nodes, inspect.NamedSource{Addr: n.Options().Addr, Source: w})
+		nodes = append(nodes, inspect.NamedSource{Addr: n.addr, Source: w})
 	}
 	list := func(context.Context) ([]inspect.NamedSource, error) { return nodes, nil }
 	s.quorum = inspect.NewMultiSource(list, inspect.MultiOptions{Mode: "redlock", Redlock: true})
 	return s
 }
 
-// connect opens a second client of rdb's server. It does not retry if the server is down.
-func (s *Source) connect(rdb *redis.Client) *redis.Client {
-	o := *rdb.Options()
-	o.MaxRetries, o.PoolSize = -1, 2
-	o.DialTimeout, o.ReadTimeout, o.ContextTimeoutEnabled = time.Second, time.Second, true
-	own := redis.NewClient(&o)
-	s.byAddr[o.Addr] = own
+// connect opens a second client of a server. It does not retry if the server is down.
+func (s *Source) connect(n node) server.Client {
+	own := server.NewClient(n.addr, server.ClientOptions{Dial: n.dial, Once: true, Timeout: time.Second})
+	s.byAddr[n.addr] = own
 	s.stop = append(s.stop, func() { _ = own.Close() })
 	return own
 }
 
 // ClientOf returns the client of a server; nil if there is none. The demo uses one
 // database of each server.
-func (s *Source) ClientOf(addr string, _ int) *redis.Client { return s.byAddr[addr] }
+func (s *Source) ClientOf(addr string, _ int) inspect.Client { return s.byAddr[addr] }
 
 // Close closes the connections.
 func (s *Source) Close() {

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -31,7 +29,7 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 	d := started(t, 1)
 	formats := map[string]bool{}
 	falling := 0
-	locks := found(t, d.rdb)
+	locks := found(t, d.main.rdb)
 	for _, l := range locks {
 		formats[l.Format] = true
 		if !l.Expires.IsZero() {
@@ -52,8 +50,7 @@ func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 }
 
 func TestEachHoldHasANewOwner(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
 	c := check.Must(newTraffic(t.Context(), rdb))(t)
 	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.owners {
@@ -75,8 +72,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		defer e.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
-		defer rdb.Close()
+		rdb := server.ClientForTest(t, e.Addr(), e.Dial)
 		c := check.Must(newTraffic(t.Context(), rdb))(t)
 		before := found(t, rdb)
 		var running sync.WaitGroup
@@ -91,8 +87,8 @@ func TestTheDemoChangesItsSampleLocks(t *testing.T) {
 	testtier.Long(t, "a lock changes about once in a second")
 	t.Parallel()
 	d := started(t, 1)
-	before := found(t, d.rdb)
-	eventually(t, func() bool { return changed(before, found(t, d.rdb)) })
+	before := found(t, d.main.rdb)
+	eventually(t, func() bool { return changed(before, found(t, d.main.rdb)) })
 }
 
 // changed reports whether a lock has a holder who did not have it before. A holder less is no
@@ -107,7 +103,7 @@ func changed(before, after map[string]keyspace.Lock) bool {
 }
 
 // found returns every lock on a server, by key.
-func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
+func found(t *testing.T, rdb server.Client) map[string]keyspace.Lock {
 	t.Helper()
 	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	locks := map[string]keyspace.Lock{}
@@ -121,17 +117,16 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	d := check.Must(Start(t.Context(), 3, true))(t)
-	all := append([]*redis.Client{d.rdb}, d.quorum.clients...)
+	all := append([]node{d.main}, d.quorum.nodes...)
 	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
-	for _, rdb := range all {
-		info, err := rdb.Info(t.Context(), "server").Result()
-		check.True(t, err == nil && strings.Contains(info, "process_id"), "%s is no redis-server: %v", rdb.Options().Addr, err)
+	for _, n := range all {
+		info, err := n.rdb.Info(t.Context(), "server").Result()
+		check.True(t, err == nil && strings.Contains(info, "process_id"), "%s is no redis-server: %v", n.addr, err)
 	}
 	d.Close()
-	for _, rdb := range all {
-		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
-		check.True(t, again.Ping(context.Background()).Err() != nil, "%s goes on", rdb.Options().Addr)
-		_ = again.Close()
+	for _, n := range all {
+		again := server.ClientForTest(t, n.addr, nil)
+		check.True(t, again.Ping(context.Background()).Err() != nil, "%s goes on", n.addr)
 	}
 }
 

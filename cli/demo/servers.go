@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/humanize"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
@@ -21,8 +19,15 @@ type Servers struct {
 	loadgen.Servers
 	Title string
 
-	clients []*redis.Client // the Nodes
-	stop    []func()        // in the order of the starts
+	nodes []node
+	stop  []func() // in the order of the starts
+}
+
+// node is a server, and a client of it.
+type node struct {
+	addr string
+	dial netfault.Dialer // nil = TCP
+	rdb  server.Client
 }
 
 // StartServers starts n servers: redis-server processes if processes is true, and otherwise
@@ -55,16 +60,15 @@ func (g *Servers) startChildren(ctx context.Context, n int) error {
 	g.Title, g.Power = humanize.Plural(n, "redis-server")+" of its own", set
 	g.stop = append(g.stop, func() { _ = set.Stop() })
 	for _, child := range set.Nodes() {
-		g.add(&redis.Options{Addr: child.Addr()})
+		g.add(child.Addr(), nil)
 	}
 	return nil
 }
 
-// add adds a client of a server.
-func (g *Servers) add(o *redis.Options) {
-	o.DisableIdentity = true
-	rdb := redis.NewClient(o)
-	g.clients, g.Nodes = append(g.clients, rdb), append(g.Nodes, rdb)
+// add adds a server.
+func (g *Servers) add(addr string, dial netfault.Dialer) {
+	rdb := server.NewClient(addr, server.ClientOptions{Dial: dial})
+	g.nodes, g.Nodes = append(g.nodes, node{addr, dial, rdb}), append(g.Nodes, rdb)
 	g.stop = append(g.stop, func() { _ = rdb.Close() })
 }
 
@@ -77,9 +81,9 @@ func (g *Servers) startEmbedded(_ context.Context, n int) error {
 			return err
 		}
 		link := netfault.New(e.Dial)
-		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		inside := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
 		g.stop = append(g.stop, func() { _ = inside.Close(); e.Close() })
-		g.add(&redis.Options{Addr: e.Addr(), Dialer: link.Dial})
+		g.add(e.Addr(), link.Dial)
 		power = append(power, switchableServer{link, inside})
 	}
 	g.Power = power
@@ -92,7 +96,7 @@ type embeddedServers []switchableServer
 
 type switchableServer struct {
 	link   *netfault.Network
-	inside *redis.Client // direct connection, without the network
+	inside server.Client // direct connection, without the network
 }
 
 // Down implements [loadgen.NodeController].

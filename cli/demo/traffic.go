@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -27,7 +26,7 @@ const (
 // traffic changes the locks of the formats' samples: fake owners acquire them,
 // renew them for a while, and release them or let them expire.
 type traffic struct {
-	rdb    redis.UniversalClient
+	rdb    server.Client
 	owners []*fakeOwner
 }
 
@@ -50,7 +49,7 @@ func isShown(format string) bool {
 }
 
 // newTraffic writes all samples to the server.
-func newTraffic(ctx context.Context, rdb redis.UniversalClient) (*traffic, error) {
+func newTraffic(ctx context.Context, rdb server.Client) (*traffic, error) {
 	c := &traffic{rdb: rdb}
 	for _, f := range formats.All() {
 		if !isShown(f.Name) {
@@ -85,7 +84,7 @@ func (c *traffic) run(ctx context.Context) {
 
 // step does at most one thing: acquire, renew or release. Chance decides, within
 // the rules of a real owner.
-func (a *fakeOwner) step(ctx context.Context, rdb redis.UniversalClient) error {
+func (a *fakeOwner) step(ctx context.Context, rdb server.Client) error {
 	left, err := rdb.PTTL(ctx, a.keys[0]).Result()
 	switch {
 	case err != nil:
@@ -111,7 +110,7 @@ const (
 )
 
 // acquire acquires the lock of the sample for a new owner.
-func (a *fakeOwner) acquire(ctx context.Context, rdb redis.UniversalClient) error {
+func (a *fakeOwner) acquire(ctx context.Context, rdb server.Client) error {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
 		return err
@@ -138,7 +137,7 @@ func (a *fakeOwner) acquire(ctx context.Context, rdb redis.UniversalClient) erro
 }
 
 // renew sets the full TTL on every key that has one.
-func (a *fakeOwner) renew(ctx context.Context, rdb redis.UniversalClient) error {
+func (a *fakeOwner) renew(ctx context.Context, rdb server.Client) error {
 	for _, key := range a.keys {
 		left, err := rdb.PTTL(ctx, key).Result()
 		if err != nil {

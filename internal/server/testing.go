@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"net"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // TB is the part of *testing.T and *testing.B that this package uses. It keeps package
@@ -94,27 +91,6 @@ func EmbeddedForTest(t TB) *Embedded {
 	}
 	t.Cleanup(e.Close)
 	return e
-}
-
-// Client is what tests use of a [redis.Client]. A package that mentions that type compiles all of
-// its methods again, which takes more than a second.
-type Client interface {
-	redis.Cmdable
-	AddHook(hook redis.Hook)
-	Do(ctx context.Context, args ...any) *redis.Cmd
-	PoolStats() *redis.PoolStats
-	Close() error
-}
-
-// ClientForTest returns a client of a server, which ends with the test. If dial is nil, it
-// uses TCP. It repeats no command and no dial: the pause before a dial would outlive the bubble
-// of a test that ends.
-func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) Client {
-	rdb := redis.NewClient(&redis.Options{
-		Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-	})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
 }
 
 // SkipUninstalled skips a test that needs redis-server, which is not on PATH. It returns if

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/humanize"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
@@ -133,7 +131,7 @@ type rig struct {
 	permits int // that a client asks for; 0 = none
 
 	servers []string // addresses
-	admin   []*redis.Client
+	admin   []server.Client
 	nodes   *server.Independent
 	group   *server.Replicated
 	entry   *entry // of a replicated layout
@@ -300,7 +298,7 @@ func (r *rig) open(l layout) error {
 
 // connect adds a server.
 func (r *rig) connect(addr string) {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	rdb := server.NewClient(addr, server.ClientOptions{})
 	r.closers = append(r.closers, rdb.Close)
 	r.servers = append(r.servers, addr)
 	r.admin = append(r.admin, rdb)

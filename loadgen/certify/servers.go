@@ -13,7 +13,7 @@ import (
 func failover(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	h := a.mustLock()
-	if n, err := r.admin[0].Wait(r.ctx, 1, r.ttl/3).Result(); err != nil || n < 1 {
+	if n, err := r.admin[0].Do(r.ctx, "wait", 1, (r.ttl / 3).Milliseconds()).Int64(); err != nil || n < 1 {
 		return inconclusive("The replica did not receive the lock in time: %v.", err)
 	}
 	r.failOver(true)

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -68,9 +66,7 @@ func monitor(t *testing.T, addr string) *monitored {
 // stop reads all output of the server and closes the connection.
 func (m *monitored) stop(t *testing.T, addr string) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	check.NoError(t, rdb.Echo(t.Context(), "the end").Err())
+	check.NoError(t, server.ClientForTest(t, addr, nil).Echo(t.Context(), "the end").Err())
 	_ = m.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 	<-m.ended
 	_ = m.conn.Close()
@@ -311,9 +307,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			on := loadgen.Servers{Power: set}
 			var monitors []*monitored
 			for _, child := range set.Nodes() {
-				rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
-				defer rdb.Close()
-				on.Nodes = append(on.Nodes, rdb)
+				on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
 				monitors = append(monitors, monitor(t, child.Addr()))
 			}
 			on.Redis = on.Nodes[0]

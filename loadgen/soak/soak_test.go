@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -99,9 +100,11 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
-	probe := redis.NewClient(&redis.Options{Addr: g.Nodes()[0].Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
+	addr := g.Nodes()[0].Addr()
+	probe := server.NewClient(addr, server.ClientOptions{Once: true, Timeout: 300 * time.Millisecond})
 	defer probe.Close()
-	writer := probe.WithTimeout(30 * time.Millisecond)
+	writer := server.NewClient(addr, server.ClientOptions{Once: true, Timeout: 30 * time.Millisecond})
+	defer writer.Close()
 	reads := 0
 	for range 2 {
 		check.NoError(t, g.Freeze(1))
@@ -124,12 +127,13 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	if left, err := leftoversOn(t.Context(), addr); err != nil || len(left) > 0 {
 		t.Fatalf("on a fresh server: %q, %v", left, err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := server.NewClient(addr, server.ClientOptions{})
 	defer rdb.Close()
 	check.NoError(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
-	heard := rdb.Subscribe(t.Context(), "news")
+	heard := check.Must(net.Dial("tcp", addr))(t)
 	defer heard.Close()
-	check.Must(heard.Receive(t.Context()))(t)
+	check.Must(io.WriteString(heard, "SUBSCRIBE news\r\n"))(t)
+	check.Must(heard.Read(make([]byte, 1)))(t)
 	left := check.Must(leftoversOn(context.Background(), addr))(t)
 	kinds := map[string]int{}
 	for _, what := range left {

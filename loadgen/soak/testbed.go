@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/loadgen"
 )
@@ -27,7 +25,7 @@ func openTestbed(ctx context.Context, servers int) (*testbed, error) {
 	}
 	t := &testbed{Independent: set}
 	for _, child := range set.Nodes() {
-		t.clients = append(t.clients, redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}))
+		t.clients = append(t.clients, server.NewClient(child.Addr(), server.ClientOptions{}))
 	}
 	return t, nil
 }
@@ -77,7 +75,7 @@ func (t *testbed) leftovers(ctx context.Context) ([]string, error) {
 }
 
 func leftoversOn(ctx context.Context, addr string) (left []string, err error) {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	rdb := server.NewClient(addr, server.ClientOptions{})
 	defer func() { err = errors.Join(err, rdb.Close()) }()
 	pipe := rdb.Pipeline()
 	keys, channels, clients := pipe.Keys(ctx, "*"), pipe.PubSubChannels(ctx, "*"), pipe.ClientList(ctx)

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Client is a [redis.Client]. A package that mentions that type compiles all of its methods again,
+// which takes more than a second.
+type Client interface {
+	redis.Cmdable
+	AddHook(hook redis.Hook)
+	Do(ctx context.Context, args ...any) *redis.Cmd
+	PoolStats() *redis.PoolStats
+	Close() error
+}
+
+// ClientOptions are options of a client.
+type ClientOptions struct {
+	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil = TCP
+	Once    bool                                                              // repeat no command and no dial
+	Timeout time.Duration                                                     // of a dial and of a reply; 0 = those of go-redis
+}
+
+// NewClient returns a client of the server at addr.
+//
+//go:noinline // or its callers mention redis.Client
+func NewClient(addr string, o ClientOptions) Client {
+	options := redis.Options{Addr: addr, Dialer: o.Dial, DialTimeout: o.Timeout, ReadTimeout: o.Timeout, DisableIdentity: true}
+	if o.Once {
+		options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
+	}
+	return redis.NewClient(&options)
+}
+
+// ClientForTest returns a client of a server, which ends with the test. It repeats nothing: the
+// pause before a dial would outlive the bubble of a test that ends.
+func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) Client {
+	rdb := NewClient(addr, ClientOptions{Dial: dial, Once: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
