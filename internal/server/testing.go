@@ -38,6 +38,7 @@ type Tests struct {
 // Run runs the tests. [ForTest] gives the server of a test to a later one.
 func (ts Tests) Run() int {
 	tune(ts.Parallel)
+	debug.SetGCPercent(400) // each script in an embedded server makes a Lua state: a third of the CPU time is for garbage otherwise
 	idle.keep()
 	defer idle.stop()
 	return ts.M.Run()
