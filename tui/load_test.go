@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
 )
 
@@ -588,5 +589,15 @@ func TestTheFaultLog(t *testing.T) {
 			w, g := played()
 			drive(t, w, func(d *driver) { play(d.size(170, 40).press("3"), g) })
 		})
+	}
+}
+
+// The page says of an overlap what the verdict says.
+func TestAnExpectationSaysThatAFaultExcusesAnOverlap(t *testing.T) {
+	var s state
+	s.run.scenario.Expect = []loadgen.Threshold{check.Must(loadgen.ParseThreshold("overlap.count == 0"))(t)}
+	for excused, want := range map[int64]string{0: "overlap 2 (expected == 0)", 1: "overlap 2 (expected == 0)", 2: "overlap 2, excused by a fault (expected == 0)"} {
+		s.run.metrics.Violations.Overlap = oracle.Overlap{Count: 2, Excused: excused}
+		check.Equal(t, strings.TrimSpace(s.expectations()[0].text), want, "%d of 2 excused: the expectation", excused)
 	}
 }

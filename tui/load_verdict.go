@@ -96,16 +96,19 @@ func (s *state) expectations() []segment {
 	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
 	for i, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
-		name := strings.TrimSuffix(x.Metric, ".count")
+		name, measured := strings.TrimSuffix(x.Metric, ".count"), x.Measured(m)
+		if o := m.Violations.Overlap; name == "overlap" && o.Count > 0 && o.Count == o.Excused {
+			measured += ", excused by a fault"
+		}
 		if len(loadgen.Missed([]loadgen.Threshold{x}, m)) == 0 {
-			text := g.Check + " " + name + " " + x.Measured(m)
-			if i < len(s.run.scenario.Expect) && x.Measured(m) != "0" {
+			text := g.Check + " " + name + " " + measured
+			if i < len(s.run.scenario.Expect) && measured != "0" {
 				text += ", as expected"
 			}
 			all = append(all, segment{style: t.good, text: text})
 			continue
 		}
-		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
+		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, measured, x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
 	}
 	if s.run.scenario.Lock.Kind.Quorum() && len(s.run.quorum) > 0 {
 		up := len(s.run.quorum) - len(s.run.faultLog.downNodes)
