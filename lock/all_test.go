@@ -133,29 +133,29 @@ func TestAnAllCountsAKeyOnce(t *testing.T) {
 	})
 }
 
-// A waiter for one of the keys is woken when an All is released, and the other way round.
+// A waiter for one of the keys is woken when an All is released, and the other way round. So are those
+// of a mutex and of a fair lock.
 func TestAnAllAndTheLocksOfItsKeysWakeEachOther(t *testing.T) {
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		o := lock.Options{TTL: time.Minute}
 		holder, _ := r.process("holder")
 		waiting, _ := r.process("waiting")
-		single := map[string]func(*lock.Client, string) lock.Locker{
-			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, o) },
-			"fair":  func(c *lock.Client, key string) lock.Locker { return c.Fair(key, o) },
-			"all":   func(c *lock.Client, key string) lock.Locker { return all(c, o, key, "other") },
-		}
-		for kind, of := range single {
-			for _, key := range []string{"b", "a", "c"}[:testtier.Size(1, 3, 3)] {
-				for _, pair := range [][2]lock.Locker{
-					{all(holder, o, "a", "b", "c"), of(waiting, key)},
-					{of(holder, key), all(waiting, o, "a", "b", "c")},
-				} {
-					lease := r.locked(pair[0])
-					next := lockAsync(ctx, pair[1])
-					r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:waiters").Val() == 1 })
-					r.passesOn(lease, next, 0, "%s of %s: the waiter got the lock after", kind, key)
-					r.until("the end of all keys", func() bool { return r.keys() == 0 })
-				}
+		for _, key := range []string{"b", "a", "c"}[:testtier.Size(1, 3, 3)] {
+			for _, pair := range [][2]lock.Locker{
+				{all(holder, o, "a", "b", "c"), waiting.Mutex(key, o)},
+				{holder.Mutex(key, o), all(waiting, o, "a", "b", "c")},
+				{all(holder, o, "a", "b", "c"), waiting.Fair(key, o)},
+				{holder.Fair(key, o), all(waiting, o, "a", "b", "c")},
+				{all(holder, o, "a", "b", "c"), all(waiting, o, key, "other")},
+				{all(holder, o, key, "other"), all(waiting, o, "a", "b", "c")},
+				{holder.Mutex(key, o), waiting.Fair(key, o)},
+				{holder.Fair(key, o), waiting.Mutex(key, o)},
+			} {
+				lease := r.locked(pair[0])
+				next := lockAsync(ctx, pair[1])
+				r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:waiters").Val() == 1 })
+				r.passesOn(lease, next, 0, "%s, a %T behind a %T: the waiter got the lock after", key, pair[1], pair[0])
+				r.until("the end of all keys", func() bool { return r.keys() == 0 })
 			}
 		}
 	})

@@ -440,26 +440,6 @@ func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 	})
 }
 
-// Whichever of a Mutex and a Fair lock is released, the waiter of the other kind is
-// woken.
-func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a, _ := r.process("a")
-		b, _ := r.process("b")
-		o := lock.Options{TTL: time.Minute}
-		for range 5 {
-			lease := r.locked(a.Mutex("orders", o))
-			next := lockAsync(ctx, b.Fair("orders", o))
-			r.queued("orders", 1)
-			r.passesOn(lease, next, 0, "a fair waiter got the lock after the release of a mutex")
-			lease = r.locked(b.Fair("orders", o))
-			next = lockAsync(ctx, a.Mutex("orders", o))
-			r.registered(1)
-			r.passesOn(lease, next, 0, "a mutex got the lock after the release of a fair one")
-		}
-	})
-}
-
 // A fair waiter behind a mutex registers like one for a mutex. If it leaves, a release
 // wakes the next process.
 func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
