@@ -127,18 +127,6 @@ func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 	})
 }
 
-func TestAWaiterWithoutHeartbeatsIsSkipped(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
-		r.ghosts(1, true)
-		got := r.waitFair(r.client(lock.Config{}), 1)
-		time.Sleep(7 * time.Second)
-		released := time.Now()
-		r.must(lease.Unlock(ctx))
-		check.AtMost(r, (<-got).Sub(released), 0, "the next one got in after")
-	})
-}
-
 // Within a process the reply to the release informs the next holder, also if no caller
 // waits for it.
 func TestAnUnlockWhoseContextEndsDoesNotDelayTheNextHolder(t *testing.T) {
