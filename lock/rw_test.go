@@ -569,47 +569,6 @@ func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 	})
 }
 
-// A waiting writer that gives up withdraws the claim of its process; the next one
-// claims again.
-func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c, far := r.client(lock.Config{}), r.client(lock.Config{})
-		read := r.locked(far.RW("prices", lock.Options{}).Reader())
-		short := r.soon(5 * time.Second)
-		fickle := lockAsync(short, c.As("a").RW("prices", lock.Options{}).Writer())
-		r.claimed("prices")
-		patient := lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
-		<-fickle.done
-		time.Sleep(time.Millisecond)
-		check.True(r, r.field("prices", "q") != "", "no writer claims to be next although one waits")
-		r.must(read.Unlock(ctx))
-		r.must(r.won(patient).Unlock(ctx))
-	})
-}
-
-// The same if the first writer of the queue is not the one that made the claim: the
-// second to be refused may be the first to join.
-func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		var c *lock.Client
-		var second *await
-		c = r.client(lock.Config{Observe: func(e lock.Event) {
-			if e.Kind == lock.Contended && e.Owner == "a" { // between the refusal and the queue
-				second = lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
-				time.Sleep(time.Millisecond)
-			}
-		}})
-		read := r.locked(c.RW("prices", lock.Options{}).Reader())
-		first := lockAsync(ctx, c.As("a").RW("prices", lock.Options{}).Writer())
-		time.Sleep(10 * time.Millisecond)
-		began := time.Now()
-		r.must(read.Unlock(ctx))
-		r.must(r.won(second).Unlock(ctx))
-		r.must(r.won(first).Unlock(ctx))
-		check.AtMost(r, time.Since(began), 0, "the writers took to follow each other")
-	})
-}
-
 // The claim belongs to one process: no other process acquires the lock before it, or
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
