@@ -549,26 +549,6 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 	})
 }
 
-// Writers of one process share a queue: its first writer acquires the lock.
-func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c, far := r.client(lock.Config{}), r.client(lock.Config{})
-		write := r.locked(far.RW("prices", lock.Options{}).Writer())
-		var calls []<-chan error
-		for i := range 20 {
-			from := []*lock.Client{c, far}[i%2].As(fmt.Sprint(i))
-			calls = append(calls, passAsync(from.RW("prices", lock.Options{}).Writer()))
-		}
-		time.Sleep(10 * time.Second)
-		began := time.Now()
-		r.must(write.Unlock(ctx))
-		for _, passed := range calls {
-			r.must(<-passed)
-		}
-		check.AtMost(r, time.Since(began), 0, "20 writers took to follow each other")
-	})
-}
-
 // The claim belongs to one process: no other process acquires the lock before it, or
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
