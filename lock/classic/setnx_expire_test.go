@@ -22,12 +22,3 @@ func TestACrashBeforeTheExpiryLeavesALockForEver(t *testing.T) {
 		check.True(r, r.try(classic.NewSetnxExpire(r.rdb, "orders", classic.Options{})) == nil, "the lock is free")
 	})
 }
-
-func TestSetnxExpireThatIsNotStoppedExpires(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		l := classic.NewSetnxExpire(r.rdb, "orders", classic.Options{})
-		r.take(l)
-		r.outlast("orders")
-		r.take(l)
-	})
-}
