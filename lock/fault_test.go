@@ -35,18 +35,6 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 	})
 }
 
-// Scenario 88: the context limits the wait, not the lease.
-func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short))(r)
-		cancel()
-		time.Sleep(time.Minute)
-		check.True(r, lease.Valid() && lease.Context().Err() == nil, "the lease ended with the context it was waited for with")
-		r.must(lease.Unlock(ctx))
-	})
-}
-
 func TestAClosedPortIsAnErrorAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		refused := errors.New("connection refused")

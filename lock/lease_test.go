@@ -44,7 +44,7 @@ func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 	})
 }
 
-// Scenario 83: the reply arrives at the moment at which the context ends.
+// Scenarios 83 and 88: the reply arrives at the moment at which the context ends, which does not end the lease.
 func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
