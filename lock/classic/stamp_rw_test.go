@@ -34,15 +34,6 @@ func TestReadersOfOneMillisecondFreeEachOther(t *testing.T) {
 	})
 }
 
-func TestAWriterWhoseClockIsAheadGetsInBesideAReader(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		reading := r.take(r.stamp(0).Reader())
-		check.True(r, r.try(r.stamp(0).Writer()) == nil, "a writer got in whose clock agrees")
-		r.take(r.stamp(2 * time.Second).Writer())
-		check.True(r, noon.Before(reading.Deadline()), "the reader's time is up")
-	})
-}
-
 // Corresponds to [TestWhoIsLateDeletesTheNextOwnersLock].
 func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
