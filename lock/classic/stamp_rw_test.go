@@ -25,15 +25,6 @@ func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
 	})
 }
 
-func TestReadersOfOneMillisecondFreeEachOther(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		first, second := r.take(r.stamp(0).Reader()), r.take(r.stamp(0).Reader())
-		r.must(first.Unlock(ctx))
-		r.take(r.stamp(0).Writer())
-		check.True(r, r.lost(second.Unlock(ctx)), "the second still had its stamp")
-	})
-}
-
 // Corresponds to [TestWhoIsLateDeletesTheNextOwnersLock].
 func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
