@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -515,37 +513,6 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(late).Unlock(ctx))
 		r.gone("prices")
-	})
-}
-
-// Two processes of three writers each pass the lock on without a gap. A reader gets it
-// after one writer, or two at most.
-func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		var entries atomic.Int32
-		var stopped atomic.Bool
-		var writers sync.WaitGroup
-		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
-		for i := range 6 {
-			writers.Go(func() {
-				for !stopped.Load() {
-					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer())
-					entries.Add(1)
-					time.Sleep(10 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-				}
-			})
-		}
-		c := r.client(lock.Config{})
-		for i := range testtier.Size(15, 50, 50) {
-			time.Sleep(time.Duration(i) * time.Millisecond)
-			before := entries.Load()
-			lease := r.lock(c.RW("prices", lock.Options{}).Reader())
-			check.AtMost(r, entries.Load()-before, 2, "round %d: writers went before the reader", i)
-			r.must(lease.Unlock(ctx))
-		}
-		stopped.Store(true)
-		writers.Wait()
 	})
 }
 
