@@ -625,31 +625,6 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 	})
 }
 
-// From the release on, the next writer keeps readers and other writers out, although it
-// has yet to ask.
-func TestAReleaseGivesTheNextWriterTheClaim(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		near := r.client(lock.Config{})
-		write := r.locked(near.RW("orders", lock.Options{}).Writer())
-		first := lockAsync(ctx, near.As("first").RW("orders", lock.Options{}).Writer())
-		r.claimed("orders")
-		c, link := r.process("second")
-		second := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
-		r.registered(1)
-		r.must(write.Unlock(ctx))
-		lease := r.won(first)
-		link.Freeze()
-		r.must(lease.Unlock(ctx))
-		check.Contains(r, r.field("orders", "q"), ":second~", "the claim after the release")
-		r.refused(near.RW("orders", lock.Options{}).Reader())
-		r.refused(near.RW("orders", lock.Options{}).Writer())
-		r.registered(0)
-		link.Thaw()
-		r.must(r.won(second).Unlock(ctx))
-		r.gone("orders")
-	})
-}
-
 // A dead process is not woken by a writer that finds readers and no claim.
 func TestADeadWriterIsNotWoken(t *testing.T) {
 	inBubble(t, func(r *rig) {
