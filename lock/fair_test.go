@@ -376,24 +376,6 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 	})
 }
 
-// A waiter does not join the queue before a hand-over can reach it.
-func TestAHandOverReachesEveryWaiterInTheQueue(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		holder := r.client(lock.Config{})
-		for round := range 20 {
-			lease := r.lock(holder.Fair("orders", lock.Options{}))
-			got := r.waitFair(r.client(lock.Config{}), 1) // on its own connection
-			for r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 {
-				time.Sleep(time.Nanosecond)
-			}
-			released := time.Now()
-			r.must(lease.Unlock(ctx))
-			took := (<-got).Sub(released)
-			check.Require(r, took <= 100*time.Millisecond, "round %d: the waiter has the lock after %v", round, took)
-		}
-	})
-}
-
 // A queue of dead waiters expires.
 func TestADeadQueueVanishes(t *testing.T) {
 	inBubble(t, func(r *rig) {
