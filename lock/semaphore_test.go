@@ -327,51 +327,6 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 	})
 }
 
-// An acquire that is interrupted keeps no permit (CURATOR-315, -335, -462, -595): neither
-// one that the server has granted, nor one that was handed over, nor a place among the
-// waiters. The other clients use all permits at once.
-func TestAnInterruptedAcquireKeepsNoPermit(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		holder, _ := r.process("holder")
-		s := holder.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
-		for i := range testtier.Size(12, 100, 1000) {
-			leaver, link := r.process("leaver")
-			leaves := leaver.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
-			short, giveUp := context.WithCancel(ctx)
-			held := r.acquired(s, i%4)
-			link.Delay(func() time.Duration { return time.Millisecond })
-			var waits []*await
-			for range 5 {
-				waits = append(waits, lockAsync(short, leaves))
-			}
-			time.Sleep(time.Duration(i%7) * time.Millisecond)
-			r.unlockAll(held...)
-			time.Sleep(time.Duration(i%9) * 300 * time.Microsecond)
-			if i%3 == 0 {
-				link.Cut()
-			}
-			giveUp()
-			var leases []*lock.Lease
-			for _, w := range waits {
-				if <-w.done; w.err == nil {
-					leases = append(leases, w.lease)
-				}
-			}
-			for _, lease := range leases {
-				if err := lease.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-					_ = lease.Unlock(ctx)
-				}
-			}
-			time.Sleep(3 * time.Second)
-			r.unlockAll(r.acquired(s, 3)...)
-			if n := r.keys(); n != 0 {
-				r.Fatalf("round %d: left behind: %q", i, r.rdb.Keys(ctx, "*").Val())
-			}
-			r.must(leaver.Close())
-		}
-	})
-}
-
 // The stored limit counts for all clients, over the life of the key. Lowering it takes
 // no permit away and lets no waiter in before enough holders have left.
 func TestTheStoredLimitCounts(t *testing.T) {
