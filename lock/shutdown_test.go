@@ -2,15 +2,12 @@ package lock_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -28,51 +25,6 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			r.link.Thaw()
 			r.until("the release", func() bool { return r.rdb.Exists(ctx, kind).Val() == 0 })
 		}
-	})
-}
-
-// The goroutines of a client or a quorum that are busy when it is closed.
-func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
-	testtier.Long(t, "it closes 70 clients at work, and a busy server may outlast the patience of Close")
-	t.Parallel()
-	atWork := func(c interface{ Close() error }, locker func(i int) lock.Locker, at time.Duration) {
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				for {
-					lease, err := locker(i).Lock(ctx)
-					if err != nil || lease.Unlock(ctx) != nil {
-						return
-					}
-				}
-			})
-		}
-		time.Sleep(at)
-		_ = c.Close()
-		all.Wait()
-	}
-	sub(t, "client", onRedis, func(r *rig) {
-		for round := range 50 {
-			c := check.Must(lock.New(r.via, lock.Config{}))(r)
-			atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
-				time.Duration(round)*100*time.Microsecond)
-		}
-		keys := r.rdb.Keys(ctx, "*").Val()
-		check.True(r, len(keys) == 0, "left behind: %q", keys)
-	})
-	t.Run("quorum", func(t *testing.T) {
-		nodesOnRedis(t, 3, func(r *nodes) {
-			for round := range 20 {
-				q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-				r.warm(q)
-				atWork(q, func(i int) lock.Locker { return q.Redlock(fmt.Sprint(round, ":", i), lock.Options{TTL: time.Minute}) },
-					time.Duration(round)*200*time.Microsecond)
-			}
-			for _, rdb := range r.rdbs {
-				keys := rdb.Keys(ctx, "*").Val()
-				check.True(r, len(keys) == 0, "left behind: %q", keys)
-			}
-		})
 	})
 }
 
