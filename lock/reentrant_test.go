@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -242,38 +241,5 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		r.link.Thaw()
 		time.Sleep(time.Second)
 		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock still exists, but no client has it")
-	})
-}
-
-// An entry and the release of the only other entry, without a wait for their order, leave
-// either a lease or no key.
-func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
-		ended, end := context.WithCancel(ctx)
-		end()
-		for range testtier.Size(60, 300, 300) {
-			first := r.lock(owner)
-			begin := make(chan struct{})
-			var both sync.WaitGroup
-			both.Go(func() {
-				<-begin
-				_ = first.Unlock(ended)
-			})
-			var second *lock.Lease
-			var err error
-			both.Go(func() {
-				<-begin
-				second, err = owner.Lock(ctx)
-			})
-			close(begin)
-			both.Wait()
-			if err == nil {
-				r.must(second.Unlock(ctx))
-			} else if !errors.Is(err, lock.ErrReleased) {
-				r.Fatal(err)
-			}
-			r.until("the end of the hold", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-		}
 	})
 }
