@@ -169,7 +169,6 @@ func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	})
 }
 
-// Scenario 44.
 func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})

@@ -14,6 +14,18 @@ import (
 	"locktop/lock"
 )
 
+// Scenario 44.
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		short := r.soon(3 * time.Second)
+		began := time.Now()
+		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
+		check.True(r, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, lock.ErrHeld), "got %v, want both the deadline and ErrHeld", err)
+		check.Between(r, time.Since(began), 3*time.Second, 3050*time.Millisecond, "gave up after")
+	})
+}
+
 // Scenario 42: the release comes between the failed attempt and the subscription.
 func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 	inBubble(t, func(r *rig) {
