@@ -11,7 +11,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/loadgen"
-	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
 )
 
@@ -597,7 +596,8 @@ func TestAnExpectationSaysThatAFaultExcusesAnOverlap(t *testing.T) {
 	var s state
 	s.run.scenario.Expect = []loadgen.Threshold{check.Must(loadgen.ParseThreshold("overlap.count == 0"))(t)}
 	for excused, want := range map[int64]string{0: "overlap 2 (expected == 0)", 1: "overlap 2 (expected == 0)", 2: "overlap 2, excused by a fault (expected == 0)"} {
-		s.run.metrics.Violations.Overlap = oracle.Overlap{Count: 2, Excused: excused}
+		o := &s.run.metrics.Violations.Overlap
+		o.Count, o.Excused = 2, excused
 		check.Equal(t, strings.TrimSpace(s.expectations()[0].text), want, "%d of 2 excused: the expectation", excused)
 	}
 }
