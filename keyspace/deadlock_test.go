@@ -131,20 +131,6 @@ func TestALabelJoinsTheTokensOfAProcess(t *testing.T) {
 		strings.HasPrefix(all[0].Text(t0), "Possible deadlock between processes: web-1:17 waits for lock:2 of web-2:40,"), "%+v", all)
 }
 
-func BenchmarkDeadlocks(b *testing.B) {
-	s := keyspace.Snapshot{At: t0}
-	for i := range 100_000 {
-		l := contended(fmt.Sprint("lock:", i), []string{thread(i)}, nil)
-		if i%10 == 0 {
-			l = contended(l.Key, []string{thread(i)}, []string{thread(i + 10)}) // one chain of 10,000
-		}
-		s.Locks = append(s.Locks, &l)
-	}
-	for b.Loop() {
-		check.Require(b, len(keyspace.Deadlocks(s)) == 0, "a chain is no cycle")
-	}
-}
-
 func TestAChainIsFollowedInBothDirections(t *testing.T) {
 	locks := []keyspace.Lock{
 		contended("chain:1", []string{"svc-c:1"}, []string{"svc-d:1"}),

@@ -247,13 +247,3 @@ func TestRedactedRecordingsHoldNoTokens(t *testing.T) {
 	check.True(t, !strings.Contains(texts[0], "secret") && strings.Contains(texts[0], "redacted-"), "there are secrets in %.300s", texts[0])
 	check.True(t, texts[0] != texts[1], "two recordings have the same hashes")
 }
-
-func BenchmarkSeek10Minutes(b *testing.B) {
-	file := record(b, story(11*time.Minute, 200))
-	b.ReportMetric(float64(len(file)), "bytes")
-	r := open(b, file)
-	for b.Loop() {
-		at(b, r, begin.Add(10*time.Minute), time.Time{})
-		at(b, r, begin, time.Time{})
-	}
-}

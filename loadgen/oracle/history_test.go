@@ -122,17 +122,6 @@ func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {
 	check.AtMost(t, time.Since(began), 3*time.Second)
 }
 
-func BenchmarkProve(b *testing.B) {
-	for _, n := range []int{10_000, 1_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				historyWithWaiters(n).Prove(time.Minute)
-			}
-		})
-	}
-}
-
 // cutTest is a history of one key, in milliseconds.
 type cutTest struct {
 	History

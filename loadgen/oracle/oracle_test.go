@@ -230,12 +230,3 @@ func BenchmarkOracle(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkOracleOneKeyFromAllGoroutines(b *testing.B) {
-	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
-		}
-	})
-}
