@@ -350,8 +350,6 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	t.Cleanup(func() { cn.Close() })
 	from := addressOf(t, cn)
 	check.NoError(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
-	check.NoError(t, cn.HSet(t.Context(), "stocks", id+":53", 1).Err()) // a server takes no two prefixes of which one covers the other
-	check.NoError(t, cn.PExpire(t.Context(), "stocks", time.Minute).Err())
 	repeat(t, 1300*time.Millisecond, func(ctx context.Context) {
 		_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
 	})

@@ -183,6 +183,36 @@ func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 	check.True(t, int(within.Load()) >= want, "%d of %d are named within %d changes, want %d", within.Load(), trials, enough, want)
 }
 
+// A client renews its locks apart from each other. The changes of all show which client it is,
+// also for a lock that does not change.
+func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
+	t.Parallel()
+	c := gather(t, 40, 4)
+	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	holder := c.idle[20]
+	keys := []string{"lock:a", "lock:b", "lock:bc"}
+	for _, key := range keys {
+		check.NoError(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
+	}
+	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
+	var locks []*keyspace.Lock
+	for _, key := range keys {
+		l, err := scanner.ReadLock(t.Context(), key)
+		check.Require(t, err == nil && l != nil && len(l.Holders) == 1, "%s is %v, %v", key, l, err)
+		locks = append(locks, l)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	defer holder.repeat(ctx, 1300*time.Millisecond, func(i int) []string {
+		return []string{"EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000"}
+	})()
+	defer cancel()
+	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
+	check.True(t, err == nil && got.Named && got.Client.Addr == holder.addr() && got.Lock.Key == keys[0],
+		"it names %+v, %v; the holder is %s", got, err, holder.addr())
+}
+
 // lateReports is a connection that delays what it receives, or only its end, once it asks for client
 // tracking.
 type lateReports struct {
