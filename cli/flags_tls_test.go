@@ -117,7 +117,7 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 		"an authority not trusted":                      {append([]string{"-u", address, "--sni", "redis.test"}, client...), exitNoConnect, "certificate"},
 		"no client certificate":                         {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file}, exitNoConnect, "connect"},
 		"no TLS at all":                                 {[]string{"-p", port}, exitNoConnect, "try --tls"},
-		"TLS to a plain port":                           {append([]string{"-u", "rediss://" + plain.Addr(), "--sni", "redis.test"}, trusted...), exitNoConnect, "connect"},
+		"TLS to a plain port":                           {append([]string{"-u", "rediss://" + plain.Addr(), "--sni", "redis.test", "--timeout", "300ms"}, trusted...), exitNoConnect, "connect"},
 		"a certificate that has expired":                {append([]string{"-u", expired, "--sni", "redis.test"}, trusted...), exitNoConnect, "expired"},
 		"an authority alone, where that is enough":      {[]string{"-u", open, "--sni", "redis.test", "--cacert", ca.file}, exitFine, ""},
 		"another's client certificate":                  {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file, "--cert", strayCert, "--key", strayKey}, exitNoConnect, "connect"},

@@ -222,6 +222,7 @@ func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 // A steal deletes the key of the library under its name. Where locktop may not look for it,
 // because other programs may use the prefix, the report says that nothing was deleted.
 func TestAStealThatDeletesNothingDoesNotStrike(t *testing.T) {
+	t.Parallel()
 	for prefix, struck := range map[string]int{"": 1, "D:": 0} {
 		t.Run("prefix "+prefix, func(t *testing.T) {
 			t.Parallel()

@@ -87,15 +87,17 @@ func TestQuitRestoresTheTerminal(t *testing.T) {
 func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
-	looking := make(chan struct{})
+	begun, looking := make(chan struct{}), make(chan struct{})
 	hung := sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+		close(begun)
 		<-ctx.Done()
 		close(looking)
 		return keyspace.Snapshot{}, ctx.Err()
 	})
 	_, out, done := started(ctx, Config{Source: hung})
 	<-out.any
-	time.AfterFunc(2*tickInterval, stop) // after the first snapshot has begun
+	<-begun
+	stop()
 	check.ErrorIs(t, <-done, context.Canceled, "Run returned")
 	<-looking // its context has ended
 	out.wantIntact(t)
