@@ -67,7 +67,7 @@ func (r *rig) keys() int64 { return r.rdb.DBSize(ctx).Val() }
 // after the server answers again, the client has left neither a key nor a place in a
 // queue. After a broken connection this holds once there is another one. Promise P3.
 func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onBothFirst(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for _, l := range everyKind(c, "before", lock.Options{}) {
 			r.must(r.locked(l).Unlock(ctx)) // the server knows its scripts from now on

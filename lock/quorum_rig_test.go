@@ -60,8 +60,14 @@ func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
 	f(r)
 }
 
-// nodesOnBoth runs f under a fake clock and on redis-servers.
+// nodesOnBoth runs f under a fake clock and, in the long tier, on redis-servers.
 func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
+	t.Helper()
+	nodesOnBothLong(t, n, alsoFake, f)
+}
+
+// nodesOnBothFirst runs f under a fake clock and on redis-servers. It is for the promises.
+func nodesOnBothFirst(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
 	beside(t)
 	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })

@@ -188,7 +188,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 // Scenario 71: a request that a stopped node executes later is undone. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothFirst(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		for i := range tries(10) {
@@ -654,7 +654,7 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 
 // Scenario 82, on nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothFirst(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
 		r.warm(q)
 		for i := range tries(20) {

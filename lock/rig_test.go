@@ -177,8 +177,17 @@ func onRedis(t *testing.T, f func(*rig)) {
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})))
 }
 
-// onBoth runs f under a fake clock and on a redis-server.
+// onBoth runs f under a fake clock and, in the long tier, on a redis-server.
 func onBoth(t *testing.T, f func(*rig)) {
+	t.Helper()
+	onBothLong(t, alsoFake, f)
+}
+
+// alsoFake is why a test on a redis-server belongs to the long tier.
+const alsoFake = "the same runs under a fake clock"
+
+// onBothFirst runs f under a fake clock and on a redis-server. It is for the promises.
+func onBothFirst(t *testing.T, f func(*rig)) {
 	t.Helper()
 	beside(t)
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })

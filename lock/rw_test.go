@@ -124,7 +124,7 @@ func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 
 // Scenario 25, and re-entry: current readers are not refused. Promise P7.
 func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onBothFirst(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		inside := c.RW("prices", lock.Options{})
 		first := r.locked(inside.Reader())

@@ -201,7 +201,7 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 //
 // Promise P4.
 func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onBothFirst(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}).Mutex("orders", lock.Options{}), r.client(lock.Config{Owner: "b"}).Mutex("orders", lock.Options{})
 		rounds := testtier.Size(20, 100, 100)
 		var took []time.Duration

@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock/classic"
 )
 
@@ -30,6 +31,7 @@ func onThree(t *testing.T, f func(nodes []*rig)) {
 		})
 	})
 	t.Run("redis-server", func(t *testing.T) {
+		testtier.Long(t, "the same runs under a fake clock")
 		var nodes []*rig
 		for range 3 {
 			nodes = append(nodes, newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{})))

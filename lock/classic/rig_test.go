@@ -14,6 +14,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -49,11 +50,14 @@ func inBubble(t *testing.T, f func(*rig)) {
 	})
 }
 
-// onBoth runs f under a fake clock and on a redis-server.
+// onBoth runs f under a fake clock and, in the long tier, on a redis-server.
 func onBoth(t *testing.T, f func(*rig)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
-	t.Run("redis-server", func(t *testing.T) { f(newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}))) })
+	t.Run("redis-server", func(t *testing.T) {
+		testtier.Long(t, "the same runs under a fake clock")
+		f(newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{})))
+	})
 }
 
 func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
