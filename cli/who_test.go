@@ -222,10 +222,15 @@ func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
 	long(t, "it watches a lock for up to 30 s")
 	addr := server.ForTest(t).Addr()
 	rdb := clientTo(t, addr)
-	from := renewing(t, rdb, "lock:renewed", token, 3*time.Second, 500*time.Millisecond)
+	from := renewing(t, rdb, "lock:renewed", token, time.Minute, 500*time.Millisecond)
 	term := openTerminal(t, 140, 40, "-u", "redis://"+addr)
 	term.want("lock:renewed").press("Enter").want("no connection has its name or address").press("W").want("watching the lock")
 	seen := regexp.MustCompile("probably " + regexp.QuoteMeta(from) + " · it ran eval just when the lock changed|not found in 30 s: [1-9][0-9]* changes") // a starved machine sees too little
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(term.screen())
+		}
+	})
 	within(t, longestWait, func() bool { return seen.MatchString(term.screen()) })
 	term.quit()
 }
