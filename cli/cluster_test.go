@@ -118,7 +118,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	long(t, "Sentinels replace a master")
 	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
-	term := openTerminal(t, 160, 40, c.flags...)
+	term := openTerminal(t, 220, 40, c.flags...) // on a busy machine the line also says which lock is most blocked
 	term.want("5 locks")
 	w := startWatch(t, append([]string{"--for", "12s"}, c.flags...)...)
 	w.out.sees(t, "appeared "+c.moving(0))
