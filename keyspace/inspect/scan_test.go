@@ -73,7 +73,7 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 }
 
 func TestMain(m *testing.M) {
-	server.Tests{M: m, Parallel: 32}.Run()
+	server.Tests{M: m, Parallel: 12}.Run()
 }
 
 // realServer starts a redis-server and returns a client of it.
