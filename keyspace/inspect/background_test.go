@@ -250,29 +250,34 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l.wait(t, "the next lock", func() bool { return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")() })
 }
 
-// The connection pool reconnects without an error. If the server restarts when a changed lock is
-// about to be read, no request fails.
+// The connection pool reconnects without an error. If the server restarts before the next command, as
+// the read of a changed lock, or when a scan begins, no request fails.
 func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	other := connect(t, redis.Options{Addr: child.Addr()})
-	rdb := connectLate(t, child.Addr(), 500*time.Millisecond, true)
-	read := before(rdb, "")
-	do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
-	restart := func() { check.NoError(t, errors.Join(child.Kill(), child.Restart(t.Context()))) }
-	read.Store(&restart)
-	do(t, other, "PEXPIRE", "lock:a", 500_000)
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		events, _, _ := f.Next(t.Context())
-		events = slices.DeleteFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
-		if len(events) > 0 {
-			check.True(t, events[0].Kind == keyspace.Lost, "the restart lost the lock, and it is %s", events[0].Kind)
-			return
-		}
-		check.Require(t, !time.Now().After(deadline), "the lock is gone, and there is no event")
+	for what, command := range map[string]string{"before the next command": "", "before a scan": "dbsize"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			child := server.ForTest(t)
+			other := connect(t, redis.Options{Addr: child.Addr()})
+			rdb := connectLate(t, child.Addr(), 500*time.Millisecond, true)
+			read := before(rdb, command)
+			do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
+			f := follow(rdb, justTokens())
+			defer f.Close()
+			followed(t, f, pushes)
+			restart := func() { check.NoError(t, errors.Join(child.Kill(), child.Restart(t.Context()))) }
+			read.Store(&restart)
+			do(t, other, "PEXPIRE", "lock:a", 500_000)
+			for deadline := time.Now().Add(30 * time.Second); ; {
+				events, _, _ := f.Next(t.Context())
+				events = slices.DeleteFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
+				if len(events) > 0 {
+					check.True(t, events[0].Kind == keyspace.Lost, "the restart lost the lock, and it is %s", events[0].Kind)
+					return
+				}
+				check.Require(t, !time.Now().After(deadline), "the lock is gone, and there is no event")
+			}
+		})
 	}
 }
 

@@ -19,6 +19,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		if err != nil {
 			return err
 		}
+		if w.isNewProcess(p.server) {
+			return errRestarted
+		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
 		p.filter.alike = w.candidates.alike

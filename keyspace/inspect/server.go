@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -91,6 +92,13 @@ type modeState struct {
 	current  keyspace.WatchMode
 	at       time.Time // last time in this mode
 	degraded bool      // the mode is worse than Push, after it was Push
+}
+
+// isNewProcess reports whether a server is another process than the one with the known locks.
+// After an outage, detectReplaced has looked at it.
+func (w *Watcher) isNewProcess(s keyspace.Server) bool {
+	was := cmp.Or(w.replication.runID, w.server.info.RunID)
+	return !w.failures.missedEvents && was != "" && s.RunID != "" && s.RunID != was
 }
 
 // onServerInfo compares what the server reports about itself with the last report.
