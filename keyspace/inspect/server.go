@@ -94,11 +94,11 @@ type modeState struct {
 	degraded bool      // the mode is worse than Push, after it was Push
 }
 
-// isNewProcess reports whether a server is another process than the one with the known locks.
-// After an outage, detectReplaced has looked at it.
+// isNewProcess reports whether a server is another process than the one that detectReplaced, or
+// else the last scan, has found.
 func (w *Watcher) isNewProcess(s keyspace.Server) bool {
 	was := cmp.Or(w.replication.runID, w.server.info.RunID)
-	return !w.failures.missedEvents && was != "" && s.RunID != "" && s.RunID != was
+	return was != "" && s.RunID != "" && s.RunID != was
 }
 
 // onServerInfo compares what the server reports about itself with the last report.
