@@ -147,7 +147,7 @@ func (d *Demo) Source(newScanner func(inspect.Client) *inspect.Scanner) *Source 
 
 // connect opens a second client of a server. It does not retry if the server is down.
 func (s *Source) connect(n node) server.Client {
-	own := server.NewClient(n.addr, server.ClientOptions{Dial: n.dial, Once: true, Timeout: time.Second})
+	own := server.NewClient(n.addr, server.ClientOptions{Dial: n.dial, NoRetry: true, Timeout: time.Second})
 	s.byAddr[n.addr] = own
 	s.stop = append(s.stop, func() { _ = own.Close() })
 	return own

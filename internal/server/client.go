@@ -21,7 +21,7 @@ type Client interface {
 // ClientOptions are options of a client.
 type ClientOptions struct {
 	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil = TCP
-	Once    bool                                                              // repeat no command and no dial
+	NoRetry bool                                                              // repeat no command and no dial
 	Timeout time.Duration                                                     // of a dial and of a reply; 0 = those of go-redis
 }
 
@@ -30,7 +30,7 @@ type ClientOptions struct {
 //go:noinline // or its callers mention redis.Client
 func NewClient(addr string, o ClientOptions) Client {
 	options := redis.Options{Addr: addr, Dialer: o.Dial, DialTimeout: o.Timeout, ReadTimeout: o.Timeout, DisableIdentity: true}
-	if o.Once {
+	if o.NoRetry {
 		options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
 	}
 	return redis.NewClient(&options)
@@ -39,7 +39,7 @@ func NewClient(addr string, o ClientOptions) Client {
 // ClientForTest returns a client of a server, which ends with the test. It repeats nothing: the
 // pause before a dial would outlive the bubble of a test that ends.
 func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) Client {
-	rdb := NewClient(addr, ClientOptions{Dial: dial, Once: true})
+	rdb := NewClient(addr, ClientOptions{Dial: dial, NoRetry: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

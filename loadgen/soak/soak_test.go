@@ -101,9 +101,9 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()
-	probe := server.NewClient(addr, server.ClientOptions{Once: true, Timeout: 300 * time.Millisecond})
+	probe := server.NewClient(addr, server.ClientOptions{NoRetry: true, Timeout: 300 * time.Millisecond})
 	defer probe.Close()
-	writer := server.NewClient(addr, server.ClientOptions{Once: true, Timeout: 30 * time.Millisecond})
+	writer := server.NewClient(addr, server.ClientOptions{NoRetry: true, Timeout: 30 * time.Millisecond})
 	defer writer.Close()
 	reads := 0
 	for range 2 {
