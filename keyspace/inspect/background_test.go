@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // A server may report an expiry seconds late. The watcher reports it at the
@@ -80,12 +79,12 @@ func (l *log) count(kind keyspace.EventKind) int {
 }
 
 // announcing returns options with a format of tokens whose releases are announced.
-func announcing() inspect.ScanOptions {
+func announcing() ScanOptions {
 	f := tokens()
 	f.ReleaseChannel = &keyspace.ReleaseChannel{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
 		return strings.CutPrefix(channel, "free:")
 	}}
-	return inspect.ScanOptions{Formats: []keyspace.Format{f}}
+	return ScanOptions{Formats: []keyspace.Format{f}}
 }
 
 func TestAnEarlyEndHasItsReason(t *testing.T) {
@@ -207,7 +206,7 @@ func TestAnEvictedLockWasNotReleasedAlsoIfAScanCountsTheEviction(t *testing.T) {
 }
 
 // nextEnd waits for the next end of a hold, and returns its kind.
-func nextEnd(t *testing.T, f *inspect.Watcher) keyspace.EventKind {
+func nextEnd(t *testing.T, f *Watcher) keyspace.EventKind {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -317,7 +316,7 @@ func looker(t *testing.T, admin *redis.Client, channels string) bool {
 }
 
 // followed runs the watcher until a condition on the snapshot holds.
-func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func followed(t *testing.T, f *Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		_, _, err := f.Next(t.Context())
@@ -467,7 +466,7 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		return keyspace.Lock{Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{f}})
 	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0,
 		"%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
 	for _, l := range s.Locks {

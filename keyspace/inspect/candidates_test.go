@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"fmt"
@@ -13,13 +13,12 @@ import (
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // perhaps returns options with a format of strings that begin with "perhaps:"
 // and are only possibly locks.
-func perhaps() inspect.ScanOptions {
-	return inspect.ScanOptions{Formats: []keyspace.Format{{
+func perhaps() ScanOptions {
+	return ScanOptions{Formats: []keyspace.Format{{
 		About: keyspace.About{Name: "perhaps", Signature: "it begins with perhaps"}, Type: "string",
 		Probe: func(_, first string) keyspace.Confidence {
 			if strings.HasPrefix(first, "perhaps:") {
@@ -127,7 +126,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	}
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
-	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
+	scan := check.Must(NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
 	check.True(t, slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) &&
 		slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value"), "found %+v", scan.Locks)
 }
@@ -139,7 +138,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	sub := rdb.Subscribe(t.Context(), "free:door")
 	defer sub.Close()
 	check.Must(sub.Receive(t.Context()))(t)
-	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
+	scan := check.Must(NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
 	check.True(t, slices.Equal(keys(scan), []string{"door"}) && scan.Locks[0].Confidence == keyspace.Certain &&
 		scan.Locks[0].WaiterCount() == 1, "found %+v", scan.Locks)
 	f := follow(rdb, perhaps())

@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"maps"
@@ -13,7 +13,6 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // pipedServer returns an embedded server, and its client with an address of its own.
@@ -41,7 +40,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		defer after.Close()
 		defer rdb.Close()
 		o := justTokens()
-		o.Carryover = new(inspect.Carryover)
+		o.Carryover = new(Carryover)
 
 		w := follow(old, o)
 		do(t, old, "SET", "standing", "token:0", "PX", 3_600_000)
@@ -110,9 +109,9 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 		defer embedded.Close()
 		defer rdb.Close()
 		o := justTokens()
-		o.Carryover = new(inspect.Carryover)
+		o.Carryover = new(Carryover)
 		do(t, rdb, "SET", "a", "token:a", "PX", 10_000)
-		w := inspect.StartWatcher(follow(rdb, o))
+		w := StartWatcher(follow(rdb, o))
 		for s, err := w.Snapshot(t.Context()); err != nil || !s.Complete; s, err = w.Snapshot(t.Context()) {
 			time.Sleep(time.Second)
 		}
@@ -138,21 +137,22 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	replica := rig.Replicas()[0]
 	old, rdb := connect(t, redis.Options{Addr: rig.Master().Addr()}), connect(t, redis.Options{Addr: replica.Addr()})
 	o := justTokens()
-	o.Carryover = new(inspect.Carryover)
+	o.Carryover = new(Carryover)
 	do(t, old, "SET", "received", "token:1", "PX", 600_000)
 	w := follow(old, o)
 	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 1 })
-	samples := w.OffsetSamples()
-	followed(t, w, func(keyspace.Snapshot) bool { return w.OffsetSamples() > samples })
+	offsets := &w.replication.offsets // how far the history of writes was at each sample
+	samples := len(*offsets)
+	followed(t, w, func(keyspace.Snapshot) bool { return len(*offsets) > samples })
 	do(t, old, "WAIT", 1, 10_000)
 	check.NoError(t, rig.Promote(t.Context(), replica))
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
 	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
-	samples = w.OffsetSamples()
-	followed(t, w, func(s keyspace.Snapshot) bool { return w.OffsetSamples() > samples || s.Nodes[0].Replicas == 0 })
+	samples = len(*offsets)
+	followed(t, w, func(s keyspace.Snapshot) bool { return len(*offsets) > samples || s.Nodes[0].Replicas == 0 })
 	w.Close()
 	do(t, rdb, "DEL", "received")
-	w = inspect.NewWatcher(inspect.NewScanner(rdb, o))
+	w = NewWatcher(NewScanner(rdb, o))
 	defer w.Close()
 	want := map[string][]keyspace.EventKind{"received": {keyspace.Vanished}, "unknown to the replica": {keyspace.Lost}}
 	got := byKey(next(t, w).Events)

@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"slices"
@@ -11,11 +11,10 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // labelled returns options with a format of tokens that contain a label.
-func labelled() inspect.ScanOptions {
+func labelled() ScanOptions {
 	f := tokens()
 	decode := f.Decode
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
@@ -23,7 +22,7 @@ func labelled() inspect.ScanOptions {
 		l.Holders[0].Label = strings.TrimPrefix(e.Value, "token:")
 		return l, sure
 	}
-	return inspect.ScanOptions{Formats: []keyspace.Format{f}}
+	return ScanOptions{Formats: []keyspace.Format{f}}
 }
 
 // A holder is marked disconnected only if its connection was seen before. If no

@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // nodes holds clients of the nodes of a cluster, by address.
@@ -24,7 +23,7 @@ type nodes struct {
 	all map[string]*redis.Client
 }
 
-func (n *nodes) at(addr string) (inspect.Client, error) {
+func (n *nodes) at(addr string) (Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
@@ -37,14 +36,14 @@ func (n *nodes) at(addr string) (inspect.Client, error) {
 }
 
 // scanners returns one scanner per node of a cluster. The scanners know of each other.
-func scanners(t testing.TB, c *server.Cluster, o inspect.ScanOptions) []*inspect.Scanner {
+func scanners(t testing.TB, c *server.Cluster, o ScanOptions) []*Scanner {
 	t.Helper()
 	clients := &nodes{t: t}
-	o.Cluster = inspect.NewCluster(clients.at)
-	var all []*inspect.Scanner
+	o.Cluster = NewCluster(clients.at)
+	var all []*Scanner
 	for _, addr := range c.Addrs() {
 		rdb, _ := clients.at(addr)
-		all = append(all, inspect.NewScanner(rdb, o))
+		all = append(all, NewScanner(rdb, o))
 	}
 	return all
 }
@@ -82,13 +81,13 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 	o := justTokens()
 	o.RetryTimeout = time.Second
 	all := scanners(t, c, o)
-	f := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
-		var stations []inspect.NamedSource
+	f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+		var stations []NamedSource
 		for i, s := range all {
-			stations = append(stations, inspect.NamedSource{Addr: c.Addrs()[i], Source: onceOver{s}})
+			stations = append(stations, NamedSource{Addr: c.Addrs()[i], Source: onceOver{s}})
 		}
 		return stations, nil
-	}, inspect.MultiOptions{Mode: "cluster"})
+	}, MultiOptions{Mode: "cluster"})
 	looks := 0
 	for slot := range 8 {
 		key := tagged(t, c, slot)
@@ -135,7 +134,7 @@ func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
 }
 
 // onceOver makes a source of a scanner.
-type onceOver struct{ *inspect.Scanner }
+type onceOver struct{ *Scanner }
 
 func (l onceOver) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return l.Scan(ctx) }
 
@@ -170,12 +169,12 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	for _, addr := range c.Addrs() {
 		clients[addr] = connect(t, redis.Options{Addr: addr, Username: "reader", Password: "c4nary"})
 	}
-	o.Cluster = inspect.NewCluster(func(addr string) (inspect.Client, error) { return clients[addr], nil })
-	s, err := inspect.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
+	o.Cluster = NewCluster(func(addr string) (Client, error) { return clients[addr], nil })
+	s, err := NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
 	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys that are moving") &&
 		strings.Contains(said, "may not run ASKING"), "complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
-	s, err = inspect.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
+	s, err = NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
 	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete,
 		"on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
 }

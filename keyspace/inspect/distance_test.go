@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // farFrom sets 10,000 keys, 100 of them locks, on a server, and returns a
@@ -41,9 +40,9 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 }
 
 // polite returns options with the default budget.
-func polite() inspect.ScanOptions {
+func polite() ScanOptions {
 	o := justTokens()
-	o.Budget = inspect.NewBudget(inspect.DefaultShare)
+	o.Budget = NewBudget(DefaultShare)
 	return o
 }
 
@@ -55,7 +54,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	steps := func(roundTrip time.Duration) (n int) {
 		o := polite()
 		o.Progress = func(keyspace.Snapshot) { n++ }
-		snap, err := inspect.NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
+		snap, err := NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
 		check.Require(t, err == nil && len(snap.Locks) == 100 && snap.Complete, "%d locks, %v", len(snap.Locks), err)
 		return n
 	}

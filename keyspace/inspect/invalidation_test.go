@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // proof is the size of a proof. A state that is shorter than a read cannot be
@@ -59,12 +58,12 @@ type reportedEvent struct {
 
 // started runs a watcher with pushes until the test ends. It returns when the
 // first pass has ended and the server sends invalidations.
-func started(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
+func started(t testing.TB, rdb *redis.Client, o ScanOptions) *log {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
 	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to track
-	live := inspect.StartWatcher(follow(rdb, o))
+	live := StartWatcher(follow(rdb, o))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -87,7 +86,7 @@ func started(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 
 // listened runs a watcher as the command watch does, with a callback. It
 // returns when the server sends invalidations.
-func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
+func listened(t testing.TB, rdb *redis.Client, o ScanOptions) *log {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
@@ -159,26 +158,26 @@ func (l *log) has(kind keyspace.EventKind, key string) func() bool {
 	}
 }
 
-// change is one change made by the load.
-type change struct{ kind, holder string }
+// step is one change made by the load.
+type step struct{ kind, holder string }
 
 // reported returns whether a change was reported.
-func (l *log) reported(c change) bool {
+func (l *log) reported(c step) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return c == change{string(e.Kind), e.Holder.ID} })
+	return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return c == step{string(e.Kind), e.Holder.ID} })
 }
 
 // worker acquires, renews and releases a lock of its own repeatedly, and
 // records each change with its time.
-func (p proof) worker(ctx context.Context, rdb *redis.Client, l *log, n int, done map[change]time.Time) error {
+func (p proof) worker(ctx context.Context, rdb *redis.Client, l *log, n int, done map[step]time.Time) error {
 	key := fmt.Sprintf("lock:%d", n)
 	do := func(kind, holder string, late time.Duration, argv ...any) error { // returns when the next change may follow
 		at, err := timed(context.WithoutCancel(ctx), rdb, argv...)
 		if err != nil {
 			return err
 		}
-		c := change{kind, holder}
+		c := step{kind, holder}
 		done[c] = at.Add(late)
 		pause := 2 * time.Millisecond
 		if p.rounds == 0 {
@@ -235,17 +234,17 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	p := proofOf(t)
 	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
 	defer cancel()
-	changesOf := make([]map[change]time.Time, p.workers)
+	changesOf := make([]map[step]time.Time, p.workers)
 	var wg sync.WaitGroup
 	for n := range p.workers {
-		changesOf[n] = make(map[change]time.Time)
+		changesOf[n] = make(map[step]time.Time)
 		wg.Go(func() {
 			err := p.worker(ctx, rdb, l, n, changesOf[n])
 			check.True(t, err == nil || ctx.Err() != nil, "%v", err)
 		})
 	}
 	wg.Wait()
-	all := make(map[change]time.Time)
+	all := make(map[step]time.Time)
 	for _, d := range changesOf {
 		for k, at := range d {
 			all[k] = at
@@ -254,20 +253,20 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); len(l.all()) < len(all) && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond) // the last holders of the long proof die
 	}
-	last := change{"acquired", "token:last"} // unexpected events come before it
+	last := step{"acquired", "token:last"} // unexpected events come before it
 	at := check.Must(timed(t.Context(), rdb, "SET", "lock:last", last.holder, "PX", 60_000))(t)
 	all[last] = at
 	l.wait(t, "the last change", l.has(keyspace.Acquired, "lock:last"))
 	compareChanges(t, l, all)
 }
 
-func compareChanges(t *testing.T, l *log, all map[change]time.Time) {
+func compareChanges(t *testing.T, l *log, all map[step]time.Time) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var late []time.Duration
 	for _, e := range l.events {
-		d := change{string(e.Kind), e.Holder.ID}
+		d := step{string(e.Kind), e.Holder.ID}
 		at, done := all[d]
 		if !done {
 			t.Errorf("reported and not done, or reported twice: %v", d)

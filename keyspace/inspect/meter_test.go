@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // The server counts the commands, too.
@@ -19,7 +18,7 @@ func TestAMeterCountsWhatTheServerCounts(t *testing.T) {
 	fill(t, rdb, 1000)
 	own := connect(t, redis.Options{Addr: rdb.Options().Addr})
 	do(t, rdb, "CONFIG", "RESETSTAT")
-	var meter inspect.Meter
+	var meter Meter
 	o := justTokens()
 	o.Meter = &meter
 	s := scan(t, own, o)

@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // repeat sends commands again and again until the test ends.
@@ -44,9 +43,9 @@ func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...fu
 func command(argv ...any) func() []any { return func() []any { return argv } }
 
 // observe watches the locks of a server until a condition holds.
-func observe(t testing.TB, rdb *redis.Client, o inspect.ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func observe(t testing.TB, rdb *redis.Client, o ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
-	b := inspect.StartWatcher(follow(rdb, o))
+	b := StartWatcher(follow(rdb, o))
 	defer b.Close()
 	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s, err := b.Snapshot(t.Context())
@@ -69,7 +68,7 @@ func askedFor(s keyspace.Snapshot) (all []string) {
 
 // requestOptions returns options with formats that store no waiters, one that does, and one that
 // stores some; the value of a lock may be a number.
-func requestOptions() inspect.ScanOptions {
+func requestOptions() ScanOptions {
 	shown := tokens()
 	shown.Name, shown.ShowsWaiters = "shown", true
 	shown.Match = func(key string) bool { return strings.HasPrefix(key, "shown:") }
@@ -82,7 +81,7 @@ func requestOptions() inspect.ScanOptions {
 	number.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, keyspace.Certain
 	}
-	return inspect.ScanOptions{Formats: []keyspace.Format{shown, some, number, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
+	return ScanOptions{Formats: []keyspace.Format{shown, some, number, tokens(), elementsOf("hash")}, OwnReads: new(OwnReads)}
 }
 
 // What waiting clients send touches the key. What does not is not seen, and what the holder
@@ -107,7 +106,7 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("GET", "some:a"), command("GET", "number:a"), command("GET", "number:b"), command("EXISTS", "lock:exists"),
 		command("PEXPIRE", "lock:renewed", 600_000), command("SET", "lock:handed", "token:a", "PX", 600_000), command("SET", "lock:handed", "token:b", "PX", 600_000))
 	o := requestOptions()
-	scanner := inspect.NewScanner(rdb, o)
+	scanner := NewScanner(rdb, o)
 	s := observe(t, rdb, o, func(s keyspace.Snapshot) bool {
 		check.Must(scanner.ReadKey(t.Context(), "lock:read"))(t)
 		check.Must(scanner.ReadLock(t.Context(), "lock:again"))(t)
@@ -184,7 +183,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 		return []any{"PEXPIRE", fmt.Sprintf("lock:%d", renewed%(locks/10)), 3_600_000}
 	})
 	o := requestOptions()
-	o.Budget = inspect.NewBudget(inspect.DefaultShare)
+	o.Budget = NewBudget(DefaultShare)
 
 	busy := func(blind bool) (share float64, looks int) {
 		var begin time.Time
@@ -260,7 +259,7 @@ func TestEveryPolledLockIsAskedForSoon(t *testing.T) {
 	for i := range locks {
 		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
 	}
-	b := inspect.StartWatcher(follow(rdb, requestOptions()))
+	b := StartWatcher(follow(rdb, requestOptions()))
 	defer b.Close()
 	var begin time.Time
 	var late []time.Duration

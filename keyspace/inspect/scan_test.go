@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"cmp"
@@ -21,7 +21,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // tokens returns a format of strings whose value begins with "token:".
@@ -90,13 +89,13 @@ func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 	return reply
 }
 
-func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
+func scan(t testing.TB, rdb *redis.Client, o ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	return check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
+	return check.Must(NewScanner(rdb, o).Scan(t.Context()))(t)
 }
 
-func justTokens() inspect.ScanOptions {
-	return inspect.ScanOptions{Formats: []keyspace.Format{tokens()}}
+func justTokens() ScanOptions {
+	return ScanOptions{Formats: []keyspace.Format{tokens()}}
 }
 
 func keys(s keyspace.Snapshot) []string {
@@ -217,7 +216,7 @@ func TestTheSurestFormatHasALock(t *testing.T) {
 		f.Decode = func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) { return keyspace.Lock{}, c }
 		return f
 	}
-	o := inspect.ScanOptions{Formats: []keyspace.Format{
+	o := ScanOptions{Formats: []keyspace.Format{
 		hesitant("first", keyspace.Likely), hesitant("second", keyspace.Certain), tokens(),
 	}}
 	s := scan(t, rdb, o)
@@ -254,7 +253,7 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 		}
 		return keyspace.Lock{}, keyspace.No
 	}
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f, others}})
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{f, others}})
 	check.Require(t, slices.Equal(keys(s), []string{"a", "b", "b:also"}), "found %q", keys(s))
 	l := s.Locks[0]
 	check.True(t, l.Fence == 2 && len(l.Waiters) == 2 && l.Waiters[1].ID == "second", "found %+v", l)
@@ -274,7 +273,7 @@ func TestValuesAreReadInBounds(t *testing.T) {
 		do(t, rdb, zset...)
 		do(t, rdb, list...)
 	}
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{
 		tokens(), elementsOf("hash"), elementsOf("set"), elementsOf("zset"), elementsOf("list"),
 	}})
 	check.Require(t, len(s.Locks) == 5, "found %q", keys(s))
@@ -297,7 +296,7 @@ func TestElementsComeAsTheyAre(t *testing.T) {
 	do(t, rdb, "RPUSH", "lock:list", "b", "a", "b")
 	do(t, rdb, "SADD", "lock:set", "b", "a")
 	do(t, rdb, "ZADD", "lock:zset", 2, "a", 1, "b")
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{
 		elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
 	}})
 	want := []string{"lock:hash a=1 b=2", "lock:list b= a= b=", "lock:set a= b=", "lock:zset b= a="}
@@ -322,7 +321,7 @@ func TestScanOnlyReads(t *testing.T) {
 	do(t, rdb, "RPUSH", "lock:list", "x")
 	exact := knows(t, rdb, "pexpiretime")
 	logCommands(t, rdb)
-	scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+	scan(t, rdb, ScanOptions{Formats: []keyspace.Format{
 		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
 	}})
 	allowed := []string{"time", "dbsize", "info", "scan", "type", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
@@ -419,7 +418,7 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 		probes.Add(int64(count(cmds, func(c redis.Cmder) bool { return c.Name() == "hrandfield" })))
 		return next(ctx, cmds)
 	}))
-	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
 	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
 	// After a refusal the command is not sent again for each of the 2,001 hashes.
 	check.Between(t, probes.Load(), 1, 2000, "probes of hashes")
@@ -444,7 +443,7 @@ func TestDeniedCommandsAreReported(t *testing.T) {
 	do(t, admin, "SET", "a", "token:a", "PX", "60000")
 	do(t, admin, "HSET", "lock:hash", "f", "1")
 	rights := strings.Fields("reset on >secret %R~* -@all +@read +scan -time -hrandfield")
-	s := scan(t, userOf(t, admin, rights...), inspect.ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
+	s := scan(t, userOf(t, admin, rights...), ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
 	check.True(t, slices.Equal(keys(s), []string{"a", "lock:hash"}) && s.Complete, "found %q", keys(s))
 	check.DeepEqual(t, s.Problems, []string{"this user may not run INFO, TIME"}, "it says")
 	left, ok := s.Locks[0].TTL(s.At)
@@ -475,7 +474,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 		hashes.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{}, ofToken(e.Members[0].Name)
 		}
-		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
+		s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
 		check.True(t, slices.Equal(keys(s), []string{"item:777", "item:778"}), "among keys made by %s it found %q", typ, keys(s))
 	}
 }
@@ -483,7 +482,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 func TestARefusedScanIsAnError(t *testing.T) {
 	admin := realServer(t)
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-scan")...)
-	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	_, err := NewScanner(rdb, justTokens()).Scan(t.Context())
 	check.True(t, err != nil && strings.Contains(err.Error(), "scan keys: NOPERM"), "got %v", err)
 }
 
@@ -544,7 +543,7 @@ func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
 	pipelines, commands := hiccup(rdb, 5)
 	o := justTokens()
-	o.Budget, o.RetryTimeout = inspect.NewBudget(1), time.Minute
+	o.Budget, o.RetryTimeout = NewBudget(1), time.Minute
 	s := scan(t, rdb, o)
 	check.True(t, pipelines.Load() > 5 && s.Complete && s.Cost.Commands == commands.Load(),
 		"complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, commands.Load(), pipelines.Load())
@@ -605,7 +604,7 @@ func TestAScanDoesNotOutliveTheServerAndStartsAgainWithRetries(t *testing.T) {
 			o.Progress = func(keyspace.Snapshot) {
 				once.Do(func() { check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil) })
 			}
-			s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
+			s, err := NewScanner(rdb, o).Scan(t.Context())
 			found := slices.Equal(keys(s), []string{"lock:a"}) && s.Complete && s.Cost.Scanned == 5001
 			check.True(t, (err == nil) == (retries > 0) && (err != nil || found),
 				"found %q, complete: %v, at a cost of %+v: %v", keys(s), s.Complete, s.Cost, err)
@@ -633,8 +632,8 @@ func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:a")
 	rdb := userOf(t, admin, readOnly...)
-	s := inspect.NewScanner(rdb, justTokens())
-	f := inspect.NewWatcher(s)
+	s := NewScanner(rdb, justTokens())
+	f := NewWatcher(s)
 	until(t, f, complete)
 	do(t, admin, "ACL", "SETUSER", "tester", "off")
 	do(t, admin, "CLIENT", "KILL", "USER", "tester")
@@ -653,7 +652,7 @@ func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	for _, name := range []string{"time", "scan", "getrange", "strlen", "pexpiretime"} {
 		faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
 		faulty.AddHook(loading(name))
-		s, err := inspect.NewScanner(faulty, justTokens()).Scan(t.Context())
+		s, err := NewScanner(faulty, justTokens()).Scan(t.Context())
 		check.True(t, redis.HasErrorPrefix(err, "LOADING"), "%s goes wrong, and it got %+v, %v", name, s, err)
 	}
 	faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
@@ -712,7 +711,7 @@ func TestAScanWithoutAServerIsAnError(t *testing.T) {
 	check.NoError(t, l.Close())
 	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	var refused *net.OpError
-	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	_, err := NewScanner(rdb, justTokens()).Scan(t.Context())
 	check.True(t, errors.As(err, &refused), "got %v", err)
 }
 
@@ -722,7 +721,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := justTokens()
 	o.Progress = func(keyspace.Snapshot) { cancel() }
-	_, err := inspect.NewScanner(rdb, o).Scan(ctx)
+	_, err := NewScanner(rdb, o).Scan(ctx)
 	check.True(t, errors.Is(err, context.Canceled), "got %v", err)
 }
 
@@ -736,7 +735,7 @@ func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := inspect.NewScanner(rdb, justTokens()).Scan(ctx)
+		_, err := NewScanner(rdb, justTokens()).Scan(ctx)
 		ended <- err
 	}()
 	select {
@@ -773,7 +772,7 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	rdb := realServer(t)
 	fill(t, rdb, 20_000)
 	o := justTokens()
-	o.Budget = inspect.NewBudget(0.05)
+	o.Budget = NewBudget(0.05)
 	begin := time.Now()
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)

@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // replyTimeout is how long the clients of bubbles wait for a reply.
@@ -67,16 +66,16 @@ func TestALockSaysWhenItWasReadAndWhereItsDeadlineIs(t *testing.T) {
 		do(t, rdb, "SET", "a", time.Now().Add(-time.Minute).Format(time.RFC3339Nano))
 		do(t, rdb, "SET", "b", "token:1", "PX", 60_000)
 		time.Sleep(time.Second)
-		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{stamps(), tokens()}})
+		s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{stamps(), tokens()}})
 		check.True(t, len(s.Locks) == 2 && s.Locks[0].Stamped && !s.Locks[1].Stamped && s.Locks[0].ReadAt.Equal(time.Now()), "%+v", s.Locks)
 		found := keyspace.Findings(s)
 		check.True(t, len(found) == 1 && found[0].ID == "stamp-passed" && found[0].Lock.Key == "a", "%+v", found)
 	})
 }
 
-// answers takes snapshots of a source until one succeeds, or fails if failed is true. It
+// awaitAnswer takes snapshots of a source until one succeeds, or fails if failed is true. It
 // returns the snapshot and how long that took.
-func answers(t *testing.T, source inspect.Source, failed bool) (keyspace.Snapshot, time.Duration) {
+func awaitAnswer(t *testing.T, source Source, failed bool) (keyspace.Snapshot, time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		s, err := source.Snapshot(t.Context())
@@ -95,19 +94,19 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 	for _, stall := range []time.Duration{4 * time.Second, 10 * time.Second, 61 * time.Second} {
 		bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
 			do(t, rdb, "SET", "a", "token:1")
-			live := inspect.StartWatcher(follow(rdb, justTokens()))
+			live := StartWatcher(follow(rdb, justTokens()))
 			defer live.Close()
-			for s, _ := answers(t, live, false); !s.Complete; s, _ = answers(t, live, false) {
+			for s, _ := awaitAnswer(t, live, false); !s.Complete; s, _ = awaitAnswer(t, live, false) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			frozen := time.Now()
 			network.Freeze()
-			_, took := answers(t, live, true)
+			_, took := awaitAnswer(t, live, true)
 			check.AtMost(t, took, time.Second+replyTimeout+100*time.Millisecond, "noticed after")
 			time.Sleep(stall - time.Since(frozen))
 			network.Heal()
 			healed := time.Now()
-			s, took := answers(t, live, false)
+			s, took := awaitAnswer(t, live, false)
 			check.True(t, took <= 1100*time.Millisecond, "a stall of %v: back after %v", stall, took)
 			check.Require(t, len(s.Notices) == 2 && s.Notices[0].Kind == keyspace.ServerLost && s.Notices[1].Kind == keyspace.ServerBack,
 				"notices %+v", s.Notices)
@@ -124,25 +123,25 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 
 func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
-		hangs := inspect.StartWatcher(follow(rdb, justTokens()))
+		hangs := StartWatcher(follow(rdb, justTokens()))
 		defer hangs.Close()
 		e := server.NewPiped()
 		defer e.Close()
 		other := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
 		defer other.Close()
 		do(t, other, "SET", "b", "token:2")
-		works := inspect.StartWatcher(follow(other, justTokens()))
+		works := StartWatcher(follow(other, justTokens()))
 		defer works.Close()
-		both := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
-			return []inspect.NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
-		}, inspect.MultiOptions{})
-		for s, _ := answers(t, both, false); !s.Complete; s, _ = answers(t, both, false) {
+		both := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
+		}, MultiOptions{})
+		for s, _ := awaitAnswer(t, both, false); !s.Complete; s, _ = awaitAnswer(t, both, false) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		network.Freeze()
 		began := time.Now()
 		for {
-			s, took := answers(t, both, false)
+			s, took := awaitAnswer(t, both, false)
 			check.Require(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond,
 				"%q after %v", keys(s), took)
 			if !s.Nodes[0].Up {
@@ -152,7 +151,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		}
 		check.AtMost(t, time.Since(began), time.Second+replyTimeout+100*time.Millisecond, "missing after")
 		for range 100 {
-			s, took := answers(t, both, false)
+			s, took := awaitAnswer(t, both, false)
 			check.Require(t, !s.Nodes[0].Up && len(s.Problems) == 1 && took <= 0, "%+v after %v", s.Problems, took)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -166,11 +165,11 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 			do(t, rdb, "SET", fmt.Sprint("lock:", i), fmt.Sprint("token:", i), "PX", 600_000)
 		}
 		network.Delay(func() time.Duration { return 150 * time.Millisecond })
-		live := inspect.StartWatcher(follow(rdb, justTokens()))
+		live := StartWatcher(follow(rdb, justTokens()))
 		defer live.Close()
-		source := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
-			return []inspect.NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
-		}, inspect.MultiOptions{})
+		source := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
+		}, MultiOptions{})
 		for range testtier.Size(20, 100, 100) {
 			s, err := source.Snapshot(t.Context())
 			check.Require(t, err == nil && len(s.Nodes) == 2 && s.Nodes[0].Up && s.Nodes[1].Up, "%v, %+v", err, s.Problems)

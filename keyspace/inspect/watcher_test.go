@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"fmt"
@@ -12,20 +12,19 @@ import (
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
-func follow(rdb inspect.Client, o inspect.ScanOptions) *inspect.Watcher {
-	return inspect.NewWatcher(inspect.NewScanner(rdb, o))
+func follow(rdb Client, o ScanOptions) *Watcher {
+	return NewWatcher(NewScanner(rdb, o))
 }
 
-func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
+func next(t testing.TB, f *Watcher) keyspace.Snapshot {
 	t.Helper()
 	return check.Must(f.Snapshot(t.Context()))(t)
 }
 
 // until calls the watcher until a condition on the snapshot holds, for at most 30 s.
-func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func until(t testing.TB, f *Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		s := next(t, f)
@@ -126,7 +125,7 @@ func TestABusyServerTakesNoLockAway(t *testing.T) {
 	release := occupy(t, rdb)
 	_, err := f.Snapshot(t.Context())
 	check.True(t, redis.HasErrorPrefix(err, "BUSY"), "got %v", err)
-	_, err = inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	_, err = NewScanner(rdb, justTokens()).Scan(t.Context())
 	check.ErrorContains(t, err, "BUSY", "scanning")
 	release()
 	after := next(t, f)

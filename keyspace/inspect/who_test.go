@@ -1,4 +1,4 @@
-package inspect_test
+package inspect
 
 import (
 	"bufio"
@@ -22,7 +22,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/inspect"
 )
 
 // rawClient is a connection that sends commands one by one.
@@ -121,7 +120,7 @@ func gather(t testing.TB, clients, busy int) *crowd {
 
 // investigate lets a client hold and renew a lock, and watches until one is named. It also
 // returns the number of changes.
-func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration) (inspect.Investigation, int, *rawClient) {
+func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration) (Investigation, int, *rawClient) {
 	t.Helper()
 	key, token := fmt.Sprintf("lock:%d", trial), fmt.Sprintf("token:%d", trial)
 	holder := c.idle[(trial*37)%len(c.idle)]
@@ -131,12 +130,12 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	defer holder.repeat(ctx, period, func(int) []string { return []string{"EVAL", renewScript, "1", key, token, "60000"} })()
 	defer cancel()
 	o := justTokens()
-	o.Budget = inspect.NewBudget(inspect.DefaultShare)
-	scanner := inspect.NewScanner(c.rdb, o)
+	o.Budget = NewBudget(DefaultShare)
+	scanner := NewScanner(c.rdb, o)
 	l, err := scanner.ReadLock(ctx, key)
 	check.Require(t, err == nil && l != nil, "the lock is %v, %v", l, err)
 	changes := 0
-	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) { changes++ })
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(Investigation) { changes++ })
 	check.ErrorIs(t, err, nil)
 	return got, changes, holder
 }
@@ -195,7 +194,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	for _, key := range keys {
 		check.NoError(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
 	}
-	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
+	scanner := NewScanner(c.rdb, ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
 	var locks []*keyspace.Lock
 	for _, key := range keys {
 		l, err := scanner.ReadLock(t.Context(), key)
@@ -208,7 +207,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 		return []string{"EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000"}
 	})()
 	defer cancel()
-	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
+	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(Investigation) {})
 	check.True(t, err == nil && got.Named && got.Client.Addr == holder.addr() && got.Lock.Key == keys[0],
 		"it names %+v, %v; the holder is %s", got, err, holder.addr())
 }
@@ -270,15 +269,15 @@ func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
 		{append(slices.Clone(readOnly), "+client|list"), "does not report changes"},
 		{append(slices.Clone(tracking), "+client|list", "-info"), "may not run INFO"},
 	} {
-		scanner := inspect.NewScanner(userOf(t, admin, c.rights...), justTokens())
+		scanner := NewScanner(userOf(t, admin, c.rights...), justTokens())
 		l, err := scanner.ReadLock(t.Context(), "lock:a")
 		check.Require(t, err == nil && l != nil, "%v, %v", l, err)
-		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, func(inspect.Investigation) {})
+		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, func(Investigation) {})
 		check.True(t, err != nil && strings.Contains(err.Error(), c.want),
 			"%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
 	}
 	shared := keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "1"}, {ID: "2"}}}
-	_, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil)
+	_, err := NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil)
 	check.ErrorContains(t, err, "share one deadline", "two holders with one deadline")
 }
 
@@ -287,7 +286,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	do(t, admin, "SET", "lock:a", "token:x", "PX", 60_000)
-	scanner := inspect.NewScanner(admin, justTokens())
+	scanner := NewScanner(admin, justTokens())
 	l, err := scanner.ReadLock(t.Context(), "lock:a")
 	check.Require(t, err == nil && l != nil, "%v, %v", l, err)
 	ctx, cancel := context.WithCancel(t.Context())
