@@ -92,7 +92,6 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 // The last step only verifies the server. Its budget is spent, and the scan ends at once.
 func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 	scan := func(t *testing.T, rdb *redis.Client) {
-		t.Cleanup(func() { check.NoError(t, rdb.Close()) })
 		p := NewBudget(0.1)
 		o := ScanOptions{Budget: p, Progress: func(keyspace.Snapshot) { p.charge(time.Hour, 0, time.Now()) }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -105,20 +104,19 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 			e := server.NewPiped()
 			defer e.Close()
 			began := time.Now()
-			scan(t, redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}))
+			scan(t, connect(t, redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}))
 			check.AtMost(t, time.Since(began), time.Second, "the scan takes")
 		})
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		scan(t, redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()}))
+		scan(t, realServer(t))
 	})
 }
 
 func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
+	rdb := realServer(t)
 	p := NewBudget(0.001)
 	p.charge(time.Hour, 0, time.Now())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

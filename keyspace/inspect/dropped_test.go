@@ -59,8 +59,7 @@ func TestAConnectionAttemptCanBeClosed(t *testing.T) {
 // before the next scan.
 func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	t.Cleanup(func() { check.NoError(t, rdb.Close()) })
+	rdb := realServer(t)
 	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{{
 		About: keyspace.About{Name: "any"}, Type: "string", ShowsWaiters: true, // no look for requests is due between two scans
 		Probe: func(_, _ string) keyspace.Confidence { return keyspace.Certain },

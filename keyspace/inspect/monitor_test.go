@@ -74,8 +74,7 @@ func (c *counter) Read(p []byte) (int, error) {
 
 func TestMonitorEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := realServer(t)
 	q := MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond}
 	began := time.Now()
 	_, err := Monitor(t.Context(), rdb, q)
@@ -111,8 +110,7 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 
 func TestMonitorSaysThatItIsRefused(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := realServer(t)
 	check.NoError(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
 	for pass, want := range map[string]string{"secret": "this user may not run MONITOR", "wrong": "AUTH: WRONGPASS"} {
 		as := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "tester", Password: pass})
@@ -341,8 +339,7 @@ func TestTheAttemptsBeforeALockIsKnownArePassedOn(t *testing.T) {
 
 func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	defer rdb.Close()
+	rdb := realServer(t)
 	m := NewLockMonitor([]string{"set", "eval", "del"}, 0)
 	m.Add("lock:a")
 	ctx, cancel := context.WithCancel(t.Context())

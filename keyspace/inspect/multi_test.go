@@ -59,20 +59,12 @@ func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	return check.Must(f.Snapshot(t.Context()))(t)
 }
 
-func keysOf(s keyspace.Snapshot) []string {
-	var all []string
-	for _, l := range s.Locks {
-		all = append(all, l.Key)
-	}
-	return all
-}
-
 func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(
 		fixed{snap: on("node1", start, 5, "b=1")},
 		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
 	)))
-	check.DeepEqual(t, keysOf(s), []string{"b", "a", "c"}, "it shows")
+	check.DeepEqual(t, keys(s), []string{"b", "a", "c"}, "it shows")
 	check.True(t, s.Complete && s.Server.Mode == "cluster" && len(s.Problems) == 0, "it is %+v", s)
 	check.True(t, len(s.Nodes) == 2 && s.Nodes[1].Addr == "node2" && s.Nodes[1].Locks == 2 && s.Nodes[1].Up, "its nodes are %+v", s.Nodes)
 }
@@ -80,7 +72,7 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(down, fixed{snap: on("node2", start, 5, "a=2")})))
-	check.True(t, slices.Equal(keysOf(s), []string{"a"}) && !s.Complete, "it shows %q, complete: %v", keysOf(s), s.Complete)
+	check.True(t, slices.Equal(keys(s), []string{"a"}) && !s.Complete, "it shows %q, complete: %v", keys(s), s.Complete)
 	check.DeepEqual(t, s.Problems, []string{"node1 is missing: connection refused"}, "it says")
 	n := s.Nodes[0]
 	check.True(t, n.Addr == "node1" && !n.Up && n.Error == "connection refused", "the node is %+v", n)
@@ -92,18 +84,18 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(half, fixed{snap: on("node2", start, 5, "a=2")})))
-	check.True(t, slices.Equal(keysOf(s), []string{"b", "a"}) && !s.Complete, "it shows %q, complete: %v", keysOf(s), s.Complete)
+	check.True(t, slices.Equal(keys(s), []string{"b", "a"}) && !s.Complete, "it shows %q, complete: %v", keys(s), s.Complete)
 	check.DeepEqual(t, s.Problems, []string{"node1 is read only in part, it has 9 keys: EOF"}, "it says")
 	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())
 	check.True(t, err != nil && err.Error() == "node1: EOF; node2: EOF" && !s.Complete && len(s.Locks) != 0,
-		"when all are lost it shows %q, %v", keysOf(s), err)
+		"when all are lost it shows %q, %v", keys(s), err)
 }
 
 // A lock that two nodes of a cluster report has moved in between. The later report counts.
 func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
 	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(fixed{snap: before}, fixed{snap: after})))
-	got := keysOf(s)
+	got := keys(s)
 	check.True(t, slices.Equal(got, []string{"b", "a"}) && s.Locks[1].Node == "node2",
 		"it shows %q, the second on %s", got, s.Locks[1].Node)
 	check.True(t, s.Nodes[0].Locks == 1 && s.Nodes[1].Locks == 1, "its nodes are %+v", s.Nodes)
@@ -129,7 +121,7 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 		s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
 			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
 		}, MultiOptions{Mode: "cluster"}))
-		got := keysOf(s)
+		got := keys(s)
 		check.True(t, slices.Equal(got, []string{"l0", "l1", "z"}) && s.Complete == complete,
 			"it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
 	}
