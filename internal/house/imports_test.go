@@ -51,7 +51,7 @@ var imports = map[string][]string{
 	"internal/netfault":        {},
 	"loadgen":                  {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":           {"internal/humanize", "loadgen", "loadgen/witness"},
-	"loadgen/external":         {},
+	"loadgen/external":         {"internal/sigstop"},
 	"loadgen/fit":              {"loadgen"},
 	"loadgen/oracle":           {"internal/humanize"},
 	"loadgen/witness":          {"internal/humanize"},
@@ -62,7 +62,8 @@ var imports = map[string][]string{
 	"lock":                     {"lock/internal/transport"},
 	"lock/classic":             {},
 	"lock/internal/transport":  {},
-	"internal/server":          {},
+	"internal/server":          {"internal/sigstop"},
+	"internal/sigstop":         {},
 	"internal/shell":           {},
 	"internal/testtier":        {},
 	"loadgen/soak":             {"internal/server", "loadgen", "loadgen/oracle"},
@@ -95,7 +96,7 @@ var guarded = map[string][]string{
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
-	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
+	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

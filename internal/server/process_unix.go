@@ -5,6 +5,8 @@ package server
 import (
 	"errors"
 	"syscall"
+
+	"locktop/internal/sigstop"
 )
 
 // shutDown asks the process to end. A frozen process needs SIGCONT to receive the
@@ -20,7 +22,7 @@ func (p *process) freeze() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return p.awaitStopped()
+	return sigstop.Await(p.pid())
 }
 
 func (p *process) resume() error {

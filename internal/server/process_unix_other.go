@@ -4,9 +4,6 @@ package server
 
 import "syscall"
 
-// awaitStopped does nothing: no portable interface shows that a process has stopped.
-func (p *process) awaitStopped() error { return nil }
-
 // ownGroup is for a child in a process group of its own. Only Linux can tie a child to its
 // parent.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+
+	"locktop/internal/sigstop"
 )
 
 // group is a process group. All methods are safe for concurrent use.
@@ -43,13 +45,26 @@ func startGroup(command string, prepare func(*exec.Cmd)) (*exec.Cmd, *group, err
 // kill ends all processes of the group at once.
 func (g *group) kill() { _ = g.signal(syscall.SIGKILL) }
 
-func (g *group) freeze() error { return g.signal(syscall.SIGSTOP) }
+// freeze returns when no process of the group runs any more.
+func (g *group) freeze() error {
+	g.mu.Lock() // no resume before the group has stopped
+	defer g.mu.Unlock()
+	if err := g.send(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return sigstop.AwaitGroup(g.id)
+}
 
 func (g *group) resume() error { return g.signal(syscall.SIGCONT) }
 
 func (g *group) signal(s syscall.Signal) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.send(s)
+}
+
+// send sends a signal to all processes of the group. g.mu must be held.
+func (g *group) send(s syscall.Signal) error {
 	if g.gone {
 		return os.ErrProcessDone
 	}

@@ -1,0 +1,2 @@
+// Package sigstop waits for the effect of the signal SIGSTOP.
+package sigstop
