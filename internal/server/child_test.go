@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -11,19 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
-// client connects to a server. It does not retry, so that a missing server is
-// an error.
-func client(t *testing.T, addr string) *redis.Client {
-	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
+// client returns a client of a server, which ends with the test.
+func client(t *testing.T, addr string) server.Client { return server.ClientForTest(t, addr, nil) }
 
 // rawPing is a PING in RESP; the embedded server knows no other form.
 const rawPing = "*1\r\n$4\r\nPING\r\n"
@@ -62,21 +55,21 @@ func wantPong(t *testing.T, conn net.Conn) {
 	check.Require(t, err == nil && string(got) == "+PONG\r\n", "the answer to a PING is %q, %v", got, err)
 }
 
-func directory(t *testing.T, rdb *redis.Client) string {
+func directory(t *testing.T, rdb server.Client) string {
 	t.Helper()
 	dir := check.Must(rdb.ConfigGet(t.Context(), "dir").Result())(t)
 	return dir["dir"]
 }
 
 func TestAddrIsTheChildsOwn(t *testing.T) {
-	c := ForTest(t)
+	c := server.ForTest(t)
 	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
 	pid := c.PID()
 	check.True(t, info != "" && info == strconv.Itoa(pid), "process %s answers on the address of the child, process %d", info, pid)
 }
 
 func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
-	rdb := client(t, ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
+	rdb := client(t, server.ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
 		got := check.Must(rdb.ConfigGet(t.Context(), option).Result())(t)
 		check.True(t, got[option] == want, "%s is %q, want %q", option, got[option], want)
@@ -84,24 +77,24 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 }
 
 func TestChildThatCannotStartSaysWhy(t *testing.T) {
-	ForTest(t) // skips where there is no redis-server
-	_, err := StartChild(t.Context(), ChildOptions{Args: []string{"--maxclients", "many"}})
+	server.ForTest(t) // skips where there is no redis-server
+	_, err := server.StartChild(t.Context(), server.ChildOptions{Args: []string{"--maxclients", "many"}})
 	check.True(t, err != nil && strings.Contains(err.Error(), "couldn't be parsed into an integer"), "the error is %v", err)
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := StartChild(ctx, ChildOptions{})
+	_, err := server.StartChild(ctx, server.ChildOptions{})
 	check.True(t, errors.Is(err, context.Canceled), "the error is %v", err)
 }
 
 func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	t.Parallel()
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
-	c := check.Must(StartChild(ctx, ChildOptions{}))(t)
+	c := check.Must(server.StartChild(ctx, server.ChildOptions{}))(t)
 	defer c.Stop()
 	cancel()
 	check.ErrorIs(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
@@ -109,7 +102,7 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t)
+	c := server.ForTest(t)
 	dir := directory(t, client(t, c.Addr()))
 	check.Require(t, exists(dir), "there is no directory %q to begin with", dir)
 	check.NoError(t, c.Stop())
@@ -122,7 +115,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t)
+	c := server.ForTest(t)
 	conn := check.Must(net.Dial("tcp", c.Addr()))(t)
 	defer conn.Close()
 	ping(t, conn)
@@ -140,7 +133,7 @@ func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 }
 
 func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
-	c := ForTest(t)
+	c := server.ForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
 	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
@@ -158,7 +151,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 }
 
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
-	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	c := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
 	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	check.True(t, c.Erase() != nil, "a running server was erased")
@@ -179,17 +172,17 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 // A server may be a command of the shell that has a place for its port, or another program.
 func TestAChildMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
-	ForTest(t) // skips without redis-server
+	server.ForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
-		c := check.Must(StartChild(t.Context(), ChildOptions{Server: command}))(t)
-		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
+		c := check.Must(server.StartChild(t.Context(), server.ChildOptions{Server: command}))(t)
+		rdb := server.NewClient(c.Addr(), server.ClientOptions{})
 		check.ErrorIs(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
 		check.ErrorIs(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)
 	}
 	for _, command := range []string{"no-such-server", "no-such-server --port {port}", "echo {port}; false"} {
-		if c, err := StartChild(t.Context(), ChildOptions{Server: command}); err == nil {
+		if c, err := server.StartChild(t.Context(), server.ChildOptions{Server: command}); err == nil {
 			t.Errorf("%s runs: %v", command, c.Stop())
-		} else if errors.Is(err, ErrNotInstalled) {
+		} else if errors.Is(err, server.ErrNotInstalled) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}

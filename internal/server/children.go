@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // children is a group of redis-servers with one start and one end.
@@ -72,10 +70,8 @@ func await(ctx context.Context, what string, cond func() (bool, error)) error {
 	}
 }
 
-// dial returns a client of a child, for the set-up of replication or a cluster.
-func dial(c *Child) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: c.Addr(), MaxRetries: -1, DisableIdentity: true})
-}
+// dial returns a client of a child, for the set-up of servers.
+func dial(c *Child) Client { return NewClient(c.Addr(), ClientOptions{NoRetry: true}) }
 
 // portOf returns the port of an address, as Redis commands expect it.
 func portOf(addr string) string {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // ClusterOptions configures a Cluster. The zero value has three masters and no
@@ -50,12 +48,12 @@ func (c *Cluster) start(ctx context.Context, o ClusterOptions) error {
 			return err
 		}
 	}
-	clients := make([]*redis.Client, len(c.children))
+	clients := make([]Client, len(c.children))
 	for i, node := range c.children {
 		clients[i] = dial(node)
 		defer clients[i].Close()
 	}
-	for _, step := range []func(context.Context, []*redis.Client) error{c.shareSlots, c.meet, c.replicate, awaitCluster} {
+	for _, step := range []func(context.Context, []Client) error{c.shareSlots, c.meet, c.replicate, awaitCluster} {
 		if err := step(ctx, clients); err != nil {
 			return fmt.Errorf("start a redis cluster: %w", err)
 		}
@@ -76,7 +74,7 @@ func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 
 // shareSlots gives each master its part of the slots and a different epoch, so that
 // the masters have no conflict to solve.
-func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error {
+func (c *Cluster) shareSlots(ctx context.Context, clients []Client) error {
 	for i, rdb := range clients {
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return err
@@ -96,7 +94,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 }
 
 // meet connects all nodes with each other and waits until they know each other.
-func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
+func (c *Cluster) meet(ctx context.Context, clients []Client) error {
 	for i, rdb := range clients {
 		for _, other := range c.children[i+1:] {
 			if err := rdb.Do(ctx, "cluster", "meet", "127.0.0.1", portOf(other.Addr())).Err(); err != nil {
@@ -104,7 +102,7 @@ func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 			}
 		}
 	}
-	return awaitAll(ctx, clients, "the nodes to know each other", func(_ int, rdb *redis.Client) (bool, error) {
+	return awaitAll(ctx, clients, "the nodes to know each other", func(_ int, rdb Client) (bool, error) {
 		nodes, err := rdb.ClusterNodes(ctx).Result()
 		return strings.Count(nodes, "\n") == len(clients) && !strings.Contains(nodes, "handshake"), err
 	})
@@ -112,7 +110,7 @@ func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 
 // replicate assigns the replicas to the masters in turn. It waits until they are in
 // sync and every node knows the replicas.
-func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error {
+func (c *Cluster) replicate(ctx context.Context, clients []Client) error {
 	for i := c.masters; i < len(clients); i++ {
 		id, err := clients[i%c.masters].Do(ctx, "cluster", "myid").Text()
 		if err != nil {
@@ -122,7 +120,7 @@ func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error 
 			return err
 		}
 	}
-	return awaitAll(ctx, clients, "the replicas to be in sync", func(i int, rdb *redis.Client) (bool, error) {
+	return awaitAll(ctx, clients, "the replicas to be in sync", func(i int, rdb Client) (bool, error) {
 		if ok, err := inSync(ctx, rdb); i >= c.masters && !ok {
 			return false, err
 		}
@@ -132,15 +130,15 @@ func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error 
 }
 
 // awaitCluster waits until every node serves.
-func awaitCluster(ctx context.Context, clients []*redis.Client) error {
-	return awaitAll(ctx, clients, "the cluster to serve", func(_ int, rdb *redis.Client) (bool, error) {
+func awaitCluster(ctx context.Context, clients []Client) error {
+	return awaitAll(ctx, clients, "the cluster to serve", func(_ int, rdb Client) (bool, error) {
 		info, err := rdb.ClusterInfo(ctx).Result()
 		return hasLine(info, "cluster_state:ok"), err
 	})
 }
 
 // awaitAll waits until cond is true for every node.
-func awaitAll(ctx context.Context, clients []*redis.Client, what string, cond func(i int, rdb *redis.Client) (bool, error)) error {
+func awaitAll(ctx context.Context, clients []Client, what string, cond func(i int, rdb Client) (bool, error)) error {
 	for i, rdb := range clients {
 		if err := await(ctx, what, func() (bool, error) { return cond(i, rdb) }); err != nil {
 			return err

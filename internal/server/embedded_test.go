@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -14,17 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
 // piped returns a piped server and its client.
-func piped(t *testing.T) (*Embedded, *redis.Client) {
-	e := NewPiped()
-	rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
-	t.Cleanup(func() {
-		rdb.Close()
-		e.Close()
-	})
-	return e, rdb
+func piped(t *testing.T) (*server.Embedded, server.Client) {
+	e := server.NewPiped()
+	t.Cleanup(e.Close)
+	return e, server.ClientForTest(t, e.Addr(), e.Dial)
 }
 
 func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
@@ -75,7 +72,7 @@ func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 
 func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewPiped()
+		e := server.NewPiped()
 		defer e.Close()
 		conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 		const incr = "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
@@ -83,7 +80,7 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 		conn.Close()
 		synctest.Wait()
 
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+		rdb := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
 		defer rdb.Close()
 		n, err := rdb.Get(t.Context(), "n").Int()
 		check.True(t, n == 5000, "%d of 5000 commands were done, %v", n, err)
@@ -91,10 +88,10 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 }
 
 func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
-	e := EmbeddedForTest(t)
-	tcp := redis.NewClient(&redis.Options{Addr: e.Addr()})
+	e := server.EmbeddedForTest(t)
+	tcp := server.NewClient(e.Addr(), server.ClientOptions{})
 	defer tcp.Close()
-	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+	piped := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
 	defer piped.Close()
 
 	check.NoError(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
@@ -103,13 +100,13 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 }
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
-	host, _, err := net.SplitHostPort(EmbeddedForTest(t).Addr())
+	host, _, err := net.SplitHostPort(server.EmbeddedForTest(t).Addr())
 	check.NoError(t, err)
 	check.True(t, net.ParseIP(host).IsLoopback(), "it listens on %s", host)
 }
 
 func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
-	e := NewPiped()
+	e := server.NewPiped()
 	conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 	e.Close()
 	e.Close()
@@ -121,7 +118,7 @@ func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 }
 
 func TestDialHeedsItsContext(t *testing.T) {
-	e := NewPiped()
+	e := server.NewPiped()
 	defer e.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -133,7 +130,7 @@ func TestDialHeedsItsContext(t *testing.T) {
 // would buffer them.
 func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewPiped()
+		e := server.NewPiped()
 		defer e.Close()
 		conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 		defer conn.Close()
@@ -141,7 +138,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 			check.Must(io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"))(t)
 			synctest.Wait()
 		}
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		rdb := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
 		defer rdb.Close()
 		n, err := rdb.Get(t.Context(), "n").Int()
 		check.True(t, err == nil && n == 100, "the server has run %d of 100 commands, %v", n, err)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
 func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t)
+	c := server.ForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
 		check.NoError(t, c.Freeze())
 		status := check.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)

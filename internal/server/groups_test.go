@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
 
@@ -22,7 +21,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	t.Parallel()
-	r := ReplicatedForTest(t, ReplicatedOptions{Replicas: 2})
+	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 2})
 	check.Require(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
 	check.NoError(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
@@ -41,14 +40,14 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	c := ClusterForTest(t, ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaxRedirects: -1})
-	t.Cleanup(func() { rdb.Close() })
+	c := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := client(t, c.Addrs()[0])
 	served := map[string]bool{}
 	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		check.NoError(t, rdb.Set(t.Context(), key, "v", 0).Err(), "%s", key)
-		node := check.Must(rdb.MasterForKey(t.Context(), key))(t)
-		served[node.Options().Addr] = true
+		slot := check.Must(rdb.ClusterKeySlot(t.Context(), key).Result())(t)
+		node := check.Must(c.Owner(t.Context(), int(slot)))(t)
+		check.NoError(t, client(t, node.Addr()).Set(t.Context(), key, "v", 0).Err(), "%s", key) // a redirection is an error
+		served[node.Addr()] = true
 	}
 	check.True(t, len(served) == 3, "26 keys went to %d of 3 masters", len(served))
 	check.True(t, c.Node(c.Addrs()[1]) == c.Nodes()[1] && c.Node("127.0.0.1:1") == nil, "a node is not found by its address")
@@ -57,36 +56,34 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 func TestGroupsEndWithTheTest(t *testing.T) {
 	testtier.Long(t, "it starts every group of servers")
 	t.Parallel()
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t TB) {
-		for _, nodes := range [][]*Child{
-			ReplicatedForTest(t, ReplicatedOptions{}).Nodes(),
-			ClusterForTest(t, ClusterOptions{}).Nodes(),
+	v := run(func(t server.TB) {
+		for _, nodes := range [][]*server.Child{
+			server.ReplicatedForTest(t, server.ReplicatedOptions{}).Nodes(),
+			server.ClusterForTest(t, server.ClusterOptions{}).Nodes(),
 		} {
 			for _, node := range nodes {
 				addrs = append(addrs, node.Addr())
 			}
 		}
-		w := SentinelGroupForTest(t, SentinelOptions{})
+		w := server.SentinelGroupForTest(t, server.SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
 	check.Require(t, v.failed == "" && len(addrs) == 9, "%d servers, %s", len(addrs), v.failed)
-	for _, f := range v.cleanups {
-		f()
-	}
+	v.end()
 	for _, addr := range addrs {
 		check.True(t, !answers(addr), "%s answers after the test", addr)
 	}
 }
 
 func TestGroupThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := StartCluster(ended, ClusterOptions{})
+	_, err := server.StartCluster(ended, server.ClusterOptions{})
 	check.True(t, err != nil, "a cluster started after its context's end")
-	if _, err := StartSentinelGroup(t.Context(), SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
+	if _, err := server.StartSentinelGroup(t.Context(), server.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
 		t.Error("servers started with an argument that does not exist")
 	}
 }

@@ -82,7 +82,7 @@ func (s *idleServers) put(c *Child) error {
 // renew disconnects the clients of a server, deletes its data, scripts, statistics and users, and
 // returns its settings. It fails for a server before 7.0, and for one that is not a master alone.
 func renew(ctx context.Context, c *Child) (settings string, err error) {
-	rdb := redis.NewClient(&redis.Options{Addr: c.Addr(), MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true})
+	rdb := dial(c)
 	defer rdb.Close()
 	names, err := rdb.Do(ctx, "ACL", "USERS").StringSlice()
 	if err != nil {

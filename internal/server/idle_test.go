@@ -1,62 +1,80 @@
-package server
+package server_test
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
+
+// testsFunc takes the place of a [testing.M].
+type testsFunc func()
+
+func (f testsFunc) Run() int {
+	f()
+	return 0
+}
 
 // A test has the server of an earlier one, without anything that the earlier one left there. A
 // server with other settings, or that does not run, is not given to another test.
-func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
-	t.Parallel()
-	ForTest(t) // skips where there is no redis-server
+func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) { // not parallel: the servers of other tests are not kept
+	server.ForTest(t) // skips where there is no redis-server
+	server.Tests{Parallel: 8, M: testsFunc(func() { takeTurns(t) })}.Run()
+}
+
+func takeTurns(t *testing.T) {
 	ctx := t.Context()
-	var s idleServers
-	s.keep()
-	defer s.stop()
-	take := func() *Child {
-		c := check.Must(s.take(ctx))(t)
-		t.Cleanup(func() { _ = children{c}.stop() })
-		return c
+	var all []*fakeTB
+	defer func() {
+		for _, v := range all {
+			v.end()
+		}
+	}()
+	begin := func() (*server.Child, *fakeTB) {
+		var c *server.Child
+		v := run(func(t server.TB) { c = server.ForTest(t) })
+		check.Require(t, v.failed == "" && v.skipped == "", "a test ended with %q %q", v.failed, v.skipped)
+		all = append(all, v)
+		return c, v
 	}
-	put := func(c *Child) {
-		check.ErrorIs(t, s.put(c), nil)
-	}
-	first := take()
-	rdb := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
-	defer rdb.Close()
+	first, v := begin()
+	rdb := client(t, first.Addr())
 	if version := rdb.Info(ctx, "server").Val(); strings.Contains(version, "redis_version:6.") {
 		t.Skip("a server before Redis 7.0 is not given to another test; put a newer redis-server on PATH")
 	}
 	sha := rdb.ScriptLoad(ctx, "return 1").Val()
-	for _, command := range []string{"SET k v", "ACL SETUSER ann on", "CLIENT PAUSE 600000 WRITE"} {
-		check.NoError(t, rdb.Do(ctx, words(command)...).Err(), "%s", command)
-	}
-	listening := rdb.Subscribe(ctx, "c")
+	check.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
+	check.NoError(t, rdb.Do(ctx, "ACL", "SETUSER", "ann", "on").Err())
+	check.NoError(t, rdb.Do(ctx, "CLIENT", "PAUSE", 600_000, "WRITE").Err())
+	listening := check.Must(net.Dial("tcp", first.Addr()))(t)
 	defer listening.Close()
+	check.Must(io.WriteString(listening, "SUBSCRIBE c\r\n"))(t)
+	check.Must(listening.Read(make([]byte, 64)))(t)
 	check.NoError(t, first.Freeze())
-	put(first)
-	check.Require(t, s.began[first] != "", "the server is not kept for another test")
-	check.Require(t, take() == first, "the second test has another server")
-	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
-	defer fresh.Close()
+	v.end()
+	second, _ := begin()
+	check.Require(t, second == first, "the second test has another server")
+	fresh := client(t, first.Addr())
 	check.Equal(t, fresh.PubSubNumSub(ctx, "c").Val()["c"], 0, "clients of the first test are connected")
-	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] && fresh.Set(ctx, "k", "w", 0).Err() == nil && len(fresh.Do(ctx, "ACL", "USERS").Val().([]any)) == 1,
+	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] &&
+		fresh.Set(ctx, "k", "w", 0).Err() == nil && len(fresh.Do(ctx, "ACL", "USERS").Val().([]any)) == 1,
 		"it has something of the first test")
 
-	for what, change := range map[string]func(*Child) error{
-		"setting": func(c *Child) error { return dial(c).ConfigSet(ctx, "maxmemory", "1mb").Err() },
-		"user":    func(c *Child) error { return dial(c).Do(ctx, words("ACL SETUSER default -debug")...).Err() },
-		"role":    func(c *Child) error { return dial(c).Do(ctx, words("REPLICAOF 127.0.0.1 1")...).Err() },
-		"end":     (*Child).Kill,
+	for what, change := range map[string]func(*server.Child) error{
+		"setting": func(c *server.Child) error { return client(t, c.Addr()).ConfigSet(ctx, "maxmemory", "1mb").Err() },
+		"user": func(c *server.Child) error {
+			return client(t, c.Addr()).Do(ctx, "ACL", "SETUSER", "default", "-debug").Err()
+		},
+		"role": func(c *server.Child) error { return client(t, c.Addr()).ReplicaOf(ctx, "127.0.0.1", "1").Err() },
+		"end":  (*server.Child).Kill,
 	} {
-		c := take()
+		c, v := begin()
 		check.NoError(t, change(c), "%s", what)
-		if put(c); take() == c || c.PID() != 0 {
+		v.end()
+		if next, _ := begin(); next == c || c.PID() != 0 {
 			t.Errorf("a server with another %s is kept", what)
 		}
 	}

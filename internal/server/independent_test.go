@@ -1,14 +1,15 @@
-package server
+package server_test
 
 import (
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
 func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 	t.Parallel()
-	set := IndependentForTest(t, 2)
+	set := server.IndependentForTest(t, 2)
 	node := set.Nodes()[1]
 	ctx := t.Context()
 	for _, c := range []struct {

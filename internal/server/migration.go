@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // SlotMigration is the migration of one slot of a [Cluster] from its owner to another
 // master. It is not safe for concurrent use.
 type SlotMigration struct {
 	slot     int
-	from, to *redis.Client
+	from, to Client
 	port     string // of the target
 	ids      [2]string
-	others   []*redis.Client
+	others   []Client
 }
 
 // StartMigration begins the migration of a slot to another master: the target imports
@@ -40,7 +38,7 @@ func (c *Cluster) StartMigration(ctx context.Context, slot int, to *Child) (*Slo
 }
 
 func (m *SlotMigration) open(ctx context.Context) error {
-	for i, rdb := range []*redis.Client{m.from, m.to} {
+	for i, rdb := range []Client{m.from, m.to} {
 		id, err := rdb.Do(ctx, "cluster", "myid").Text()
 		if err != nil {
 			return err
@@ -63,7 +61,7 @@ func (m *SlotMigration) open(ctx context.Context) error {
 func (m *SlotMigration) awaitEpoch(ctx context.Context) error {
 	return await(ctx, "one epoch of the cluster", func() (bool, error) {
 		epochs := make(map[string]bool)
-		for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
+		for _, rdb := range append([]Client{m.from, m.to}, m.others...) {
 			info, err := rdb.ClusterInfo(ctx).Result()
 			if err != nil {
 				return false, err
@@ -104,7 +102,7 @@ func (m *SlotMigration) Finish(ctx context.Context) error {
 			break
 		}
 	}
-	for _, rdb := range append([]*redis.Client{m.to, m.from}, m.others...) {
+	for _, rdb := range append([]Client{m.to, m.from}, m.others...) {
 		if err := rdb.Do(ctx, "cluster", "setslot", m.slot, "node", m.ids[1]).Err(); err != nil {
 			return fmt.Errorf("hand slot %d over: %w", m.slot, err)
 		}
@@ -115,7 +113,7 @@ func (m *SlotMigration) Finish(ctx context.Context) error {
 // Close closes the connections. The state of the migration does not change.
 func (m *SlotMigration) Close() error {
 	var errs []error
-	for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
+	for _, rdb := range append([]Client{m.from, m.to}, m.others...) {
 		errs = append(errs, rdb.Close())
 	}
 	return errors.Join(errs...)

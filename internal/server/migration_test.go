@@ -1,13 +1,12 @@
-package server
+package server_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
 
@@ -16,21 +15,20 @@ import (
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	c := ClusterForTest(t, ClusterOptions{})
+	c := server.ClusterForTest(t, server.ClusterOptions{})
 	const slot = 0 // a slot of the first master
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-	defer rdb.Close()
+	from, to := c.Nodes()[0], c.Nodes()[2]
+	rdb := client(t, from.Addr())
 	tag := tagIn(t, rdb, slot)
 	for i := range 4 {
 		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
 	}
-	from, to := c.Nodes()[0], c.Nodes()[2]
 	m := c.HalfMigrationForTest(t, slot, to, 3)
-	here, there := client(t, from.Addr()).DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val()
+	here, there := rdb.DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val()
 	check.True(t, here == 1 && there == 3, "%d keys are left and %d have moved", here, there)
 	var said []string
 	for i := range 4 {
-		if err := client(t, from.Addr()).Get(t.Context(), fmt.Sprintf("{%s}:%d", tag, i)).Err(); err != nil {
+		if err := rdb.Get(t.Context(), fmt.Sprintf("{%s}:%d", tag, i)).Err(); err != nil {
 			said = append(said, err.Error())
 		}
 	}
@@ -42,7 +40,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 }
 
 // tagIn returns a hash tag whose keys are in a slot.
-func tagIn(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
+func tagIn(t *testing.T, rdb server.Client, slot int64) string {
 	t.Helper()
 	for i := 0; ; i++ {
 		tag := fmt.Sprint("t", i)

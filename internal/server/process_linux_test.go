@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -16,19 +16,25 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
-// asParent is the environment variable that makes this test binary start a
-// child and wait to be killed.
-const asParent = "LOCKTOP_TEST_PARENT"
+// asProgram is the environment variable that makes this test binary another program: a
+// parent, which starts a child and waits to be killed, or a later start.
+const asProgram = "LOCKTOP_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asParent) != "" {
+	switch os.Getenv(asProgram) {
+	case "parent":
 		parent()
-		return
+	case "later start":
+		if _, remove, err := server.TempDir(); err != nil || remove() != nil {
+			os.Exit(1)
+		}
+	default:
+		server.SetParallel(8) // without Tests: each test starts servers of its own
+		os.Exit(m.Run())
 	}
-	tune(8) // without Tests: each test starts servers of its own
-	os.Exit(m.Run())
 }
 
 // parent starts a child from a thread that ends right after, prints the child's
@@ -36,7 +42,7 @@ func TestMain(m *testing.M) {
 func parent() {
 	thread := make(chan int)
 	go onThreadOfItsOwn(func() {
-		c, err := StartChild(context.Background(), ChildOptions{})
+		c, err := server.StartChild(context.Background(), server.ChildOptions{})
 		if err != nil {
 			fmt.Println(err)
 		} else {
@@ -78,24 +84,28 @@ func stat(name string) error {
 // end before the program has released its locks.
 func TestCtrlCDoesNotReachAChild(t *testing.T) {
 	t.Parallel()
-	child := ForTest(t)
-	group, err := syscall.Getpgid(child.proc.pid())
-	check.True(t, err == nil && group == child.proc.pid(),
-		"its process group is %d, %v; want one of its own, %d", group, err, child.proc.pid())
+	child := server.ForTest(t)
+	pid := child.PID()
+	group, err := syscall.Getpgid(pid)
+	check.True(t, err == nil && group == pid, "its process group is %d, %v; want one of its own, %d", group, err, pid)
 }
 
 // When the parent is killed, the child ends, too, and the next start removes its directory.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
+	program := func(what string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), asProgram+"="+what, "TMPDIR="+tmp)
+		return cmd
+	}
 	folders := func() int {
-		removeLeftovers(tmp)
+		check.NoError(t, program("later start").Run())
 		names := check.Must(filepath.Glob(filepath.Join(tmp, "locktop-*")))(t)
 		return len(names)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+tmp)
+	cmd := program("parent")
 	stdin := check.Must(cmd.StdinPipe())(t)
 	defer stdin.Close()
 	stdout := check.Must(cmd.StdoutPipe())(t)

@@ -1,27 +1,32 @@
 //go:build unix
 
-package server
+package server_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	c := server.ForTest(t, "--pidfile", pidFile)
+	check.Require(t, exists(pidFile), "there is no %s to begin with", pidFile)
 	check.NoError(t, c.Freeze())
 	check.NoError(t, c.Stop())
-	state := c.proc.cmd.ProcessState
-	check.True(t, state.Success(), "it ended with %v", state)
+	check.True(t, !exists(pidFile), "it did not remove %s at its end", pidFile)
 	check.True(t, !answers(c.Addr()), "it still answers")
 }
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t)
+	c := server.ForTest(t)
 	check.NoError(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
 		err := call()
@@ -31,9 +36,12 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	t.Parallel()
-	other, c := ForTest(t), ForTest(t)
+	c := server.ForTest(t)
 	check.NoError(t, c.Kill())
-	c.port = other.port
-	check.ErrorIs(t, c.Restart(t.Context()), errPortTaken, "restart on a taken port says")
+	other := miniredis.NewMiniRedis()
+	check.NoError(t, other.StartAddr(c.Addr()))
+	defer other.Close()
+	check.Require(t, answers(c.Addr()), "the other server does not answer")
+	check.ErrorContains(t, c.Restart(t.Context()), "another process took its port", "restart on a taken port")
 	check.Equal(t, c.PID(), 0, "it claims to be process")
 }

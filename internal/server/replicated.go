@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // ReplicatedOptions configures a Replicated. The zero value has one replica.
@@ -84,7 +82,7 @@ func (r *Replicated) Promote(ctx context.Context, replica *Child) error {
 
 // inSync reports whether a replica has all data of its master and receives further
 // writes.
-func inSync(ctx context.Context, replica *redis.Client) (bool, error) {
+func inSync(ctx context.Context, replica Client) (bool, error) {
 	info, err := replica.Info(ctx, "replication").Result()
 	return hasLine(info, "master_link_status:up") && hasLine(info, "master_sync_in_progress:0"), err
 }

@@ -37,14 +37,16 @@ type Tests struct {
 
 // Run runs the tests. [ForTest] gives the server of a test to a later one.
 func (ts Tests) Run() int {
-	tune(ts.Parallel)
+	SetParallel(ts.Parallel)
 	debug.SetGCPercent(400) // each script in an embedded server makes a Lua state: a third of the CPU time is for garbage otherwise
 	idle.keep()
 	defer idle.stop()
 	return ts.M.Run()
 }
 
-func tune(parallel int) {
+// SetParallel sets how many parallel tests run at the same time; at most four under the race
+// detector. It is for a TestMain without [Tests], where each test starts servers of its own.
+func SetParallel(parallel int) {
 	flag.Parse()
 	raced := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, raced) {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 )
 
 // fakeTB is a testing.TB that records how it ended. Like testing.T, it ends the
@@ -24,7 +25,15 @@ func (v *fakeTB) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-func run(test func(TB)) *fakeTB {
+// end ends a test that has run.
+func (v *fakeTB) end() {
+	for _, f := range v.cleanups {
+		f()
+	}
+	v.cleanups = nil
+}
+
+func run(test func(server.TB)) *fakeTB {
 	v := &fakeTB{}
 	done := make(chan struct{})
 	go func() {
@@ -37,28 +46,26 @@ func run(test func(TB)) *fakeTB {
 
 func TestWithoutRedisATestIsSkippedWithInstructionsOrFailsWhereItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv(RequireRedis, "")
-	v := run(func(t TB) { ForTest(t) })
+	t.Setenv(server.RequireRedis, "")
+	v := run(func(t server.TB) { server.ForTest(t) })
 	check.True(t, strings.Contains(v.skipped, "apt-get install redis-server") && v.failed == "",
 		"skipped with %q, failed with %q", v.skipped, v.failed)
-	t.Setenv(RequireRedis, "1")
-	v = run(func(t TB) { ForTest(t) })
+	t.Setenv(server.RequireRedis, "1")
+	v = run(func(t server.TB) { server.ForTest(t) })
 	check.True(t, v.failed != "" && v.skipped == "", "skipped with %q, failed with %q", v.skipped, v.failed)
 }
 
 func TestServersForTestsEndWithTheTest(t *testing.T) {
 	t.Parallel()
-	ForTest(t) // skips where there is no redis-server
+	server.ForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t TB) {
-		addrs = []string{ForTest(t).Addr(), EmbeddedForTest(t).Addr()}
+	v := run(func(t server.TB) {
+		addrs = []string{server.ForTest(t).Addr(), server.EmbeddedForTest(t).Addr()}
 	})
 	for _, addr := range addrs {
 		check.True(t, answers(addr), "%s does not answer during the test", addr)
 	}
-	for _, f := range v.cleanups {
-		f()
-	}
+	v.end()
 	for _, addr := range addrs {
 		check.True(t, !answers(addr), "%s answers after the test", addr)
 	}
