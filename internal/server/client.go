@@ -23,17 +23,49 @@ type ClientOptions struct {
 	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil = TCP
 	NoRetry bool                                                              // repeat no command and no dial
 	Timeout time.Duration                                                     // of a dial and of a reply; 0 = those of go-redis
+
+	Username, Password string
+	DB                 int
 }
 
 // NewClient returns a client of the server at addr.
 //
 //go:noinline // or its callers mention redis.Client
 func NewClient(addr string, o ClientOptions) Client {
-	options := redis.Options{Addr: addr, Dialer: o.Dial, DialTimeout: o.Timeout, ReadTimeout: o.Timeout, DisableIdentity: true}
+	options := redis.Options{
+		Addr: addr, Username: o.Username, Password: o.Password, DB: o.DB,
+		Dialer: o.Dial, DialTimeout: o.Timeout, ReadTimeout: o.Timeout, DisableIdentity: true,
+	}
 	if o.NoRetry {
 		options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
 	}
 	return redis.NewClient(&options)
+}
+
+// AddrOf returns the address of the server of a client.
+//
+//go:noinline // as NewClient
+func AddrOf(rdb Client) string { return rdb.(*redis.Client).Options().Addr }
+
+// Subscription is a [redis.PubSub], whose mention has the price of redis.Client.
+type Subscription interface {
+	Receive(ctx context.Context) (any, error)
+	ReceiveMessage(ctx context.Context) (*redis.Message, error)
+	Close() error
+}
+
+// Subscribe subscribes a client to channels.
+//
+//go:noinline // as NewClient
+func Subscribe(ctx context.Context, rdb Client, channels ...string) Subscription {
+	return rdb.(*redis.Client).Subscribe(ctx, channels...)
+}
+
+// PSubscribe subscribes a client to patterns of channels.
+//
+//go:noinline // as NewClient
+func PSubscribe(ctx context.Context, rdb Client, patterns ...string) Subscription {
+	return rdb.(*redis.Client).PSubscribe(ctx, patterns...)
 }
 
 // ClientForTest returns a client of a server, which ends with the test. It repeats nothing: the

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -38,7 +36,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := release.NewExecutor(map[string]inspect.Client{rdb.Options().Addr: rdb}, everyFormat, full{})
+	b := release.NewExecutor(map[string]inspect.Client{server.AddrOf(rdb): rdb}, everyFormat, full{})
 	_, err := b.ForceRelease(t.Context(), seen)
 	check.ErrorContains(t, err, "nothing was changed")
 	_, err = b.Extend(t.Context(), seen, time.Hour)
@@ -55,13 +53,13 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	seen := only(t, admin, "lock:a")
 	before := everything(t, admin)
 
-	as := func(name string, rights ...string) *redis.Client {
+	as := func(name string, rights ...string) server.Client {
 		check.NoError(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
-		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
+		rdb := server.NewClient(server.AddrOf(admin), server.ClientOptions{Username: name, Password: "pw"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
-	for what, rdb := range map[string]*redis.Client{
+	for what, rdb := range map[string]server.Client{
 		"command": as("ann", "~*"), "key": as("ben", "~other:*", "+del"), "script": as("eve", "~*", "+del", "-eval"),
 		"value, in the script and outside": as("dan", "~*", "+del", "-get"),
 		"value, in the script":             as("kim", "~*", "+del", "-get", "+getrange", "+strlen", "+pttl"),
@@ -79,13 +77,13 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 }
 
 // releaser returns a force-releaser for the locks of rdb.
-func releaser(rdb *redis.Client) *release.Executor {
-	nodes := map[string]inspect.Client{rdb.Options().Addr: rdb}
+func releaser(rdb server.Client) *release.Executor {
+	nodes := map[string]inspect.Client{server.AddrOf(rdb): rdb}
 	return release.NewExecutor(nodes, everyFormat, &memoryLog{})
 }
 
 // everything returns the complete contents of the server as text, for comparison.
-func everything(t testing.TB, rdb *redis.Client) string {
+func everything(t testing.TB, rdb server.Client) string {
 	t.Helper()
 	var all []string
 	for _, key := range rdb.Keys(t.Context(), "*").Val() {
@@ -130,7 +128,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 	}
 }
 
-func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
+func handle(t *testing.T, rdb server.Client, f keyspace.Format, s keyspace.Sample) {
 	seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 	if seen.Format != f.Name {
 		t.Skipf("another format takes it: %s", seen.Format)
@@ -161,7 +159,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 }
 
 // extend sets the deadlines of the holders to an hour after the last of them, or from now.
-func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
+func extend(t *testing.T, rdb server.Client, seen keyspace.Lock) {
 	t.Helper()
 	ttl := time.Hour
 	if left, ok := seen.TTL(clock(t, rdb)); ok {
@@ -180,7 +178,7 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 }
 
 // placed empties the server, sends commands with the times of now, and returns the lock of a key.
-func placed(t *testing.T, rdb *redis.Client, key string, now time.Time, commands [][]string) keyspace.Lock {
+func placed(t *testing.T, rdb server.Client, key string, now time.Time, commands [][]string) keyspace.Lock {
 	t.Helper()
 	load(t, rdb, []string{"FLUSHALL"})
 	load(t, rdb, formats.At(keyspace.Sample{Commands: commands}, now).Commands...)
@@ -196,7 +194,7 @@ func commandsOf(text string) (all [][]string) {
 }
 
 // later returns the action that sets a later deadline of a lock.
-func later(rdb *redis.Client, l keyspace.Lock) func(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error) {
+func later(rdb server.Client, l keyspace.Lock) func(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error) {
 	if l.Endless() {
 		return releaser(rdb).Expire
 	}
@@ -205,7 +203,7 @@ func later(rdb *redis.Client, l keyspace.Lock) func(context.Context, keyspace.Lo
 
 // No action moves a deadline towards now. An extend to an earlier one changes nothing, and
 // neither does one of a lock without a deadline.
-func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
+func keepsDeadlines(t *testing.T, rdb server.Client, seen keyspace.Lock) {
 	t.Helper()
 	if seen.Endless() {
 		_, err := releaser(rdb).Extend(t.Context(), seen, time.Hour)
@@ -221,7 +219,7 @@ func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 }
 
 // deadlines returns the deadlines of all keys, and of all holders; zero = none.
-func deadlines(t *testing.T, rdb *redis.Client) map[string]time.Time {
+func deadlines(t *testing.T, rdb server.Client) map[string]time.Time {
 	t.Helper()
 	all, now := make(map[string]time.Time), clock(t, rdb)
 	for _, key := range rdb.Keys(t.Context(), "*").Val() {
@@ -239,7 +237,7 @@ func deadlines(t *testing.T, rdb *redis.Client) map[string]time.Time {
 }
 
 // only returns the lock of a key.
-func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
+func only(t testing.TB, rdb server.Client, key string) keyspace.Lock {
 	t.Helper()
 	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == key {
@@ -274,11 +272,11 @@ func counts(f keyspace.Format) bool {
 }
 
 // heard runs f and returns the messages that are published while it runs, by channel.
-func heard(t *testing.T, rdb *redis.Client, f func()) []string {
+func heard(t *testing.T, rdb server.Client, f func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	ps := rdb.PSubscribe(ctx, "*")
+	ps := server.PSubscribe(ctx, rdb, "*")
 	defer ps.Close()
 	check.Must(ps.Receive(ctx))(t)
 	f()
@@ -393,7 +391,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 }
 
 // holders returns the holders of all locks.
-func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
+func holders(t *testing.T, rdb server.Client) []keyspace.Holder {
 	t.Helper()
 	var all []keyspace.Holder
 	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
@@ -450,8 +448,8 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	for _, has := range []string{next, seen, next} {
 		rdb := connect(t, server.ForTest(t).Addr())
 		load(t, rdb, []string{"SET", "lock:a", has, "PX", "60000"})
-		nodes[rdb.Options().Addr] = rdb
-		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
+		nodes[server.AddrOf(rdb)] = rdb
+		lock.Votes = append(lock.Votes, keyspace.Vote{Node: server.AddrOf(rdb), Token: seen})
 	}
 	written := &memoryLog{}
 	_, err := release.NewExecutor(nodes, everyFormat, written).ForceRelease(t.Context(), lock)

@@ -62,7 +62,8 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := connect(t, addr)
+	rdb := server.NewClient(addr, server.ClientOptions{DB: 3})
+	defer rdb.Close()
 	for i, s := range []string{
 		"lock:a'$(touch pwned)'b", `App\Jobs\X`, "lock:a\x00b", "a\n", "\n", "\x00", "\x1b[2J", "\xff\xfe", "!!", "it's 100%", `"\x41"`, "-n", strings.Repeat("long", 1<<16),
 	} {
@@ -71,14 +72,11 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			if c.want == "0" && i > 0 && !testtier.InLong() {
 				continue
 			}
-			conn := rdb.Conn()
-			conn.Select(t.Context(), 3)
-			check.NoError(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
+			check.NoError(t, rdb.Set(t.Context(), c.key, c.token, 0).Err())
 			line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
 			check.Equal(t, paste(t, line), c.want, "%.100q: %.300s\nanswers", s, line)
-			check.Equal(t, fmt.Sprint(1-conn.Exists(t.Context(), c.key).Val()), c.want, "%.100q: it was released", s)
-			conn.Close()
+			check.Equal(t, fmt.Sprint(1-rdb.Exists(t.Context(), c.key).Val()), c.want, "%.100q: it was released", s)
 		}
 	}
 }

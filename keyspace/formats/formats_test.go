@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
@@ -27,23 +25,23 @@ func TestMain(m *testing.M) {
 var everyFormat = formats.All()
 
 // clients returns clients of an empty embedded server and of an empty redis-server.
-func clients(t *testing.T) map[string]*redis.Client {
+func clients(t *testing.T) map[string]server.Client {
 	t.Helper()
-	return map[string]*redis.Client{
+	return map[string]server.Client{
 		"embedded": connect(t, server.EmbeddedForTest(t).Addr()),
 		"real":     connect(t, server.ForTest(t).Addr()),
 	}
 }
 
-func connect(t testing.TB, addr string) *redis.Client {
+func connect(t testing.TB, addr string) server.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := server.NewClient(addr, server.ClientOptions{})
 	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	return rdb
 }
 
 // load sends commands and fails the test if one returns an error.
-func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
+func load(t testing.TB, rdb server.Client, commands ...[]string) {
 	t.Helper()
 	for _, argv := range commands {
 		args := make([]any, len(argv))
@@ -66,18 +64,18 @@ func seed(now time.Time) (all [][]string) {
 }
 
 // scan returns all locks that are at least likely.
-func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
+func scan(t testing.TB, rdb server.Client) keyspace.Snapshot {
 	t.Helper()
 	return scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat})
 }
 
-func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
+func scanFor(t testing.TB, rdb server.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
 	return check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
 }
 
 // clock returns the time of the server.
-func clock(t testing.TB, rdb *redis.Client) time.Time {
+func clock(t testing.TB, rdb server.Client) time.Time {
 	t.Helper()
 	return check.Must(rdb.Time(t.Context()).Result())(t)
 }

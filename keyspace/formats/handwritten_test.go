@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -60,7 +58,7 @@ func found(s keyspace.Snapshot) map[string]keyspace.Lock {
 }
 
 // atFirstSight returns what one scan with --all finds of the layouts.
-func atFirstSight(t *testing.T, rdb *redis.Client, all []layout) map[string]keyspace.Lock {
+func atFirstSight(t *testing.T, rdb server.Client, all []layout) map[string]keyspace.Lock {
 	t.Helper()
 	now := clock(t, rdb)
 	for _, l := range all {
@@ -108,7 +106,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC))) // a time of a lock
 		embedded := server.NewPiped()
 		defer embedded.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		rdb := server.NewClient(embedded.Addr(), server.ClientOptions{Dial: embedded.Dial})
 		defer rdb.Close()
 		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Likely}))
 		defer w.Close()

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -144,7 +142,7 @@ func name(i int) string {
 }
 
 // fillOrdinary creates so many keys of each class.
-func fillOrdinary(t *testing.T, rdb *redis.Client, each int) (keys int) {
+func fillOrdinary(t *testing.T, rdb server.Client, each int) (keys int) {
 	t.Helper()
 	for from := 0; from < each; from += 500 {
 		p := rdb.Pipeline()
@@ -203,7 +201,7 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)))
 		embedded := server.NewPiped()
 		defer embedded.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		rdb := server.NewClient(embedded.Addr(), server.ClientOptions{Dial: embedded.Dial})
 		defer rdb.Close()
 		fillOrdinary(t, rdb, each)
 		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))

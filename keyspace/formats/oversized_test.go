@@ -54,9 +54,9 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		redis.call('HSET', KEYS[1], 'owner', 'web-1', 'payload', huge)
 		redis.call('RPUSH', KEYS[2], 'web-1', huge)`, "mutex:hash", "mutex:list")
 	var received atomic.Int64
-	counted := redis.NewClient(&redis.Options{
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", rdb.Options().Addr)
+	counted := server.NewClient(server.AddrOf(rdb), server.ClientOptions{
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return metered{conn, &received}, err
 		},
 	})
@@ -99,7 +99,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 		t.Run(fmt.Sprint("tracking ", tracking), func(t *testing.T) {
 			t.Parallel()
 			rdb := connect(t, server.ForTest(t).Addr())
-			patient := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, ReadTimeout: time.Minute, MaxRetries: -1})
+			patient := server.NewClient(server.AddrOf(rdb), server.ClientOptions{Timeout: time.Minute, NoRetry: true})
 			t.Cleanup(func() { patient.Close() })
 			fill := func(key string) {
 				const script = `for i = 1, 30 do redis.call('HSET', KEYS[1], '6ba7b810-9dad-41d1-80b4-0000000000' .. (10 + i) .. ':1', string.rep('x', ARGV[1])) end`
@@ -117,7 +117,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			via := rdb
 			if !tracking {
 				check.NoError(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
-				via = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "untracked", Password: "secret"})
+				via = server.NewClient(server.AddrOf(rdb), server.ClientOptions{Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
 			live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(via, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})))

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -47,7 +45,7 @@ return { before, everything() }`
 // owner acquires one lock again and again, each time as another holder, and
 // records how each hold ended.
 type owner struct {
-	rdb    *redis.Client
+	rdb    server.Client
 	sample keyspace.Sample
 	ahead  time.Duration // difference between the server's clock and ours
 	moment time.Time     // of the last hold, by the server's clock
@@ -221,7 +219,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 
 // race runs an owner against a force-releaser so many times, and checks that
 // the released holds are those that the owner lost.
-func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, times int) races {
+func race(t *testing.T, rdb server.Client, format string, s keyspace.Sample, times int) races {
 	t.Helper()
 	load(t, rdb, []string{"FLUSHALL"})
 	o := &owner{rdb: rdb, sample: s, ahead: time.Until(clock(t, rdb)), holds: make(map[string]int), robbed: make(map[int]bool), late: make(map[int]bool)}

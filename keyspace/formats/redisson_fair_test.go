@@ -127,7 +127,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 		check.NoError(t, err)
 	}
 
-	waker := rdb.Subscribe(ctx, "redisson_lock__channel:{gate}:"+alive)
+	waker := server.Subscribe(ctx, rdb, "redisson_lock__channel:{gate}:"+alive)
 	defer waker.Close()
 	check.Must(waker.Receive(ctx))(t)
 	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})
