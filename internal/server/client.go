@@ -68,6 +68,13 @@ func PSubscribe(ctx context.Context, rdb Client, patterns ...string) Subscriptio
 	return rdb.(*redis.Client).PSubscribe(ctx, patterns...)
 }
 
+// Watch is [redis.Client.Watch].
+//
+//go:noinline // as NewClient
+func Watch(ctx context.Context, rdb Client, f func(tx redis.Cmdable) error, keys ...string) error {
+	return rdb.(*redis.Client).Watch(ctx, func(tx *redis.Tx) error { return f(tx) }, keys...)
+}
+
 // ClientForTest returns a client of a server, which ends with the test. It repeats nothing: the
 // pause before a dial would outlive the bubble of a test that ends.
 func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) Client {

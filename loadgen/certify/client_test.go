@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"locktop/internal/server"
 	"locktop/loadgen/external"
 )
 
@@ -26,7 +25,7 @@ type testClient struct {
 
 	owner string
 	ahead time.Duration // of the clock, for the flaw client-clock
-	nodes []*redis.Client
+	nodes []server.Client
 	sha   string // of the release, for the flaw cached
 
 	mu    sync.Mutex
@@ -93,18 +92,14 @@ func (c *testClient) say(line map[string]any) {
 func (c *testClient) hello(r external.Request) error {
 	c.owner, c.ahead = fmt.Sprintf("%s-%d", r.Client, os.Getpid()), time.Duration(r.ClockOffset)*time.Millisecond
 	for _, url := range r.URLs {
-		o, err := redis.ParseURL(url)
-		if err != nil {
-			return err
-		}
-		o.ReadTimeout, o.DialTimeout, o.MaxRetries = time.Second, time.Second, -1
+		o := server.ClientOptions{Timeout: time.Second, NoRetry: true}
 		switch {
 		case c.is("waits-for-all", "valid-from-reply"):
-			o.ReadTimeout = time.Minute
+			o.Timeout = time.Minute
 		case len(r.URLs) > 1:
-			o.ReadTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
+			o.Timeout = 300 * time.Millisecond
 		}
-		c.nodes = append(c.nodes, redis.NewClient(o))
+		c.nodes = append(c.nodes, server.NewClient(strings.TrimPrefix(url, "redis://"), o))
 	}
 	if c.is("cached") {
 		c.sha = c.nodes[0].ScriptLoad(context.Background(), releaseScript).Val()
@@ -143,7 +138,7 @@ func (c *testClient) answer(r external.Request) map[string]any {
 		return map[string]any{"ok": false, "lost": true}
 	}
 	if r.Op == "unlock" {
-		agreed, err := c.each(func(node *redis.Client) (bool, error) { return c.release(node, h) })
+		agreed, err := c.each(func(node server.Client) (bool, error) { return c.release(node, h) })
 		if c.is("unlock-always-ok") || c.is("rl-unlock-any") && agreed > 0 {
 			return map[string]any{"ok": true}
 		}
@@ -157,7 +152,7 @@ func (c *testClient) answer(r external.Request) map[string]any {
 		return map[string]any{"ok": false, "error": "it renews by itself"}
 	}
 	asked := time.Now()
-	agreed, err := c.each(func(node *redis.Client) (bool, error) { return c.extend(node, h) })
+	agreed, err := c.each(func(node server.Client) (bool, error) { return c.extend(node, h) })
 	reply := c.result(agreed, err)
 	if c.is("extend-lies") || c.is("rl-extend-any") && agreed > 0 {
 		reply = map[string]any{"ok": true}
@@ -205,7 +200,7 @@ func (c *testClient) quorum() int {
 
 // each runs a command on all nodes, and returns how many agreed: at once, or one after the
 // other.
-func (c *testClient) each(command func(*redis.Client) (bool, error)) (agreed int, err error) {
+func (c *testClient) each(command func(server.Client) (bool, error)) (agreed int, err error) {
 	type reply struct {
 		ok  bool
 		err error
@@ -264,7 +259,7 @@ func (c *testClient) lock(r external.Request) map[string]any {
 		if c.is("since-asking") {
 			asked = began.Add(-margin / 5) // in time for the end of the TTL of another client
 		}
-		agreed, err := c.each(func(node *redis.Client) (bool, error) { return c.acquire(node, h, tries > 0) })
+		agreed, err := c.each(func(node server.Client) (bool, error) { return c.acquire(node, h, tries > 0) })
 		broke = broke || err != nil
 		if c.style == "recovers" && broke && agreed == 0 {
 			if left, mine := c.recover(h); mine {
@@ -277,7 +272,7 @@ func (c *testClient) lock(r external.Request) map[string]any {
 		}
 		retries := (c.style == "reentrant" || c.is("persistent")) && err != nil // asks on after an error
 		if !c.is("rl-minority") && c.style != "recovers" && !retries && (agreed > 0 || err != nil) {
-			_, _ = c.each(func(node *redis.Client) (bool, error) { return c.release(node, h) })
+			_, _ = c.each(func(node server.Client) (bool, error) { return c.release(node, h) })
 		}
 		if err != nil && len(c.nodes) == 1 && !retries && c.style != "recovers" {
 			return map[string]any{"ok": false, "error": err.Error()}
@@ -325,13 +320,18 @@ func (c *testClient) wait(h *testHold, end time.Time, cancelled <-chan struct{})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(left, time.Millisecond))
 	defer cancel()
-	s := c.nodes[0].Subscribe(ctx, h.key+":released")
+	s := server.Subscribe(ctx, c.nodes[0], h.key+":released")
 	defer s.Close()
 	if _, err := s.Receive(ctx); err != nil || c.nodes[0].Exists(ctx, h.key).Val() == 0 && !c.is("notify-only") {
 		return
 	}
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		_, _ = s.ReceiveMessage(ctx)
+	}()
 	select {
-	case <-s.Channel():
+	case <-received:
 	case <-cancelled:
 	case <-ctx.Done():
 	}
@@ -388,7 +388,7 @@ func (c *testClient) renew(h *testHold, id string, asked time.Time) {
 			<-tick
 		}
 		asked = time.Now()
-		agreed, err := c.each(func(node *redis.Client) (bool, error) { return c.extend(node, h) })
+		agreed, err := c.each(func(node server.Client) (bool, error) { return c.extend(node, h) })
 		switch {
 		case agreed >= c.quorum():
 			if !ended.Reset(time.Until(asked.Add(h.ttl))) && !c.is("silent-renewer", "renew-blind") {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
 )
 
 // Scripts of the styles. ARGV is the token, the TTL in milliseconds, the permits, how far
@@ -67,7 +69,7 @@ redis.call('zadd', KEYS[1], now + ARGV[2], ARGV[1]) return 1`
 )
 
 // script runs a script for a hold.
-func (c *testClient) script(node *redis.Client, text string, h *testHold) (bool, error) {
+func (c *testClient) script(node server.Client, text string, h *testHold) (bool, error) {
 	n, err := node.Eval(context.Background(), text, []string{h.key}, h.token, h.ttl.Milliseconds(), h.permits, c.ahead.Milliseconds(), c.flaw, c.owner).Int64()
 	if c.style == "fenced" && text == fencedScript {
 		if h.fence = n; c.is("fence-constant") {
@@ -78,7 +80,7 @@ func (c *testClient) script(node *redis.Client, text string, h *testHold) (bool,
 }
 
 // acquire asks a node once. Waited: it has asked before.
-func (c *testClient) acquire(node *redis.Client, h *testHold, waited bool) (bool, error) {
+func (c *testClient) acquire(node server.Client, h *testHold, waited bool) (bool, error) {
 	ctx, ttl := context.Background(), h.ttl
 	switch c.style {
 	case "reentrant":
@@ -126,7 +128,7 @@ func (c *testClient) acquire(node *redis.Client, h *testHold, waited bool) (bool
 }
 
 // release gives a lock back on a node, and reports whether the client had it there.
-func (c *testClient) release(node *redis.Client, h *testHold) (had bool, err error) {
+func (c *testClient) release(node server.Client, h *testHold) (had bool, err error) {
 	ctx := context.Background()
 	switch c.style {
 	case "reentrant":
@@ -173,7 +175,7 @@ func (c *testClient) release(node *redis.Client, h *testHold) (had bool, err err
 }
 
 // extend renews a lock on a node, and reports whether the client has it there.
-func (c *testClient) extend(node *redis.Client, h *testHold) (has bool, err error) {
+func (c *testClient) extend(node server.Client, h *testHold) (has bool, err error) {
 	ctx := context.Background()
 	switch c.style {
 	case "reentrant":
@@ -205,9 +207,9 @@ func (c *testClient) extend(node *redis.Client, h *testHold) (has bool, err erro
 }
 
 // transaction changes a lock if the client has it.
-func (c *testClient) transaction(node *redis.Client, h *testHold, change func(redis.Pipeliner)) (has bool, err error) {
+func (c *testClient) transaction(node server.Client, h *testHold, change func(redis.Pipeliner)) (has bool, err error) {
 	ctx := context.Background()
-	err = node.Watch(ctx, func(tx *redis.Tx) error {
+	err = server.Watch(ctx, node, func(tx redis.Cmdable) error {
 		token, err := tx.Get(ctx, h.key).Result()
 		if has = token == h.token; !has {
 			return err
