@@ -61,7 +61,7 @@ func Exhaust(ctx context.Context, o ExhaustOptions) (Search, error) {
 			break
 		}
 		p := probe(ctx, command, o.Server)
-		r := SearchResult{Client: p}
+		r := SearchResult{Client: p, Plays: []Played{}} // not null in JSON
 		var best *Counterexample
 		for _, pl := range plays() {
 			if ctx.Err() != nil || p.Error != "" || len(o.Plays) > 0 && !slices.Contains(o.Plays, pl.name) {
