@@ -4,8 +4,10 @@ package check
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -113,6 +115,20 @@ func AtLeast[T cmp.Ordered](t testing.TB, got, least T, what ...any) {
 	if got < least {
 		t.Errorf("%sgot %v, want at least %v", label(what), got, least)
 	}
+}
+
+// Part returns a part of a JSON file: what the keys of the path lead to.
+func Part[T any](t testing.TB, file, path string) T {
+	t.Helper()
+	var part any
+	NoError(t, json.Unmarshal(Must(os.ReadFile(file))(t), &part))
+	for key := range strings.SplitSeq(path, "/") {
+		object, _ := part.(map[string]any)
+		part = object[key]
+	}
+	v, ok := part.(T)
+	Require(t, ok, "%s of %s is %v", path, file, part)
+	return v
 }
 
 // label is the beginning of a message: what are a format and its arguments.

@@ -52,6 +52,10 @@ func TestAFailedCheckTellsWhatItGotAndWanted(t *testing.T) {
 		{func(s *spy) { AtMost(s, 2, 2) }, ""},
 		{func(s *spy) { AtLeast(s, 1, 2) }, "got 1, want at least 2"},
 		{func(s *spy) { AtLeast(s, 2, 2) }, ""},
+		{func(s *spy) { Part[string](s, "../../docs/config.schema.json", "properties/colour") }, "properties/colour of ../../docs/config.schema.json is <nil>"},
+		{func(s *spy) {
+			Equal(s, Part[string](s, "../../docs/config.schema.json", "properties/keys/type"), "object")
+		}, ""},
 	} {
 		s := &spy{}
 		c.check(s)

@@ -46,8 +46,6 @@ func runWith(t *testing.T, kind string, o Options) Result {
 		o.Waiters = 100
 	}
 	card := check.Must(Run(t.Context(), o))(t)
-	v, _ := encoded(t, card)
-	check.ErrorIs(t, schemaOf(t, "certify-card.schema.json").Validate(v), nil)
 	result := card.Clients[0]
 	for _, v := range result.Verdicts {
 		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, float64(v.Took)/1e9, v.Evidence)
