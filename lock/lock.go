@@ -256,6 +256,14 @@ type core struct {
 	counts  [eventKinds]atomic.Int64
 }
 
+// RedisClient is a [redis.Client] or a [redis.ClusterClient]. It has only the methods that tell them
+// from a pipeline: a package that names their types, or all of their methods, takes a second longer
+// to compile.
+type RedisClient interface {
+	AddHook(hook redis.Hook)
+	PoolStats() *redis.PoolStats
+}
+
 // New returns a client for the server of rdb: a [redis.Client], single or behind
 // Sentinel, or a [redis.ClusterClient]. The client copies address, credentials and
 // dialer from rdb's options but opens its own connections, because a lock's commands
@@ -263,7 +271,7 @@ type core struct {
 // not called. If rdb has a StreamingCredentialsProvider, the connection of the commands
 // authenticates again, in their order, when the credentials change. That to a cluster does
 // so only when it is dialed again. New does not connect; the first command does.
-func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
+func New(rdb RedisClient, cfg Config) (*Client, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		return newClient(transport.NewPipe(transport.CloneOptions(rdb)), cfg)

@@ -146,7 +146,7 @@ func (n *notifier) listen() {
 	// of a receiver does not end with alive, and this goroutine would wait for it.
 	<-n.requested
 	n.send(s)
-	messages := s.ChannelWithSubscriptions()
+	messages := s.Messages()
 	defer func() {
 		s.Close()
 		for range messages { // until the goroutine of go-redis has ended; it may wait for room in the channel

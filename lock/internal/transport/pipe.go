@@ -315,7 +315,7 @@ func (p *pipe) DropStale() {
 
 func (p *pipe) Clustered() bool { return false }
 
-func (p *pipe) Subscribe(ctx context.Context) Subscriber { return p.client.Subscribe(ctx) }
+func (p *pipe) Subscribe(ctx context.Context) Subscriber { return subscriber{p.client.Subscribe(ctx)} }
 
 // closeTimeout limits how long Close waits for a dialer that ignores its context.
 const closeTimeout = time.Second

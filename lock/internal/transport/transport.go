@@ -39,12 +39,25 @@ type Transport interface {
 	Close() error
 }
 
-// Subscriber receives the messages of channels. A [redis.PubSub] is one.
+// Subscriber receives the messages of channels.
 type Subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) error
 	Unsubscribe(ctx context.Context, channels ...string) error
-	ChannelWithSubscriptions(...redis.ChannelOption) <-chan any
+	// Messages returns the messages and confirmations, each a [redis.Message] or a
+	// [redis.Subscription].
+	Messages() <-chan any
 	Close() error
+}
+
+// subscriber hides a [redis.PubSub]: a package that mentions it, also as the type of a field or
+// of a parameter of a method, compiles all methods of go-redis' clients again.
+type subscriber struct{ *redis.PubSub }
+
+func (s subscriber) Messages() <-chan any { return s.ChannelWithSubscriptions() }
+
+// reader is the conn on which a command was written.
+type reader interface {
+	readFor(ctx context.Context, c *Command)
 }
 
 // Command is a command in progress and its outcome.
@@ -61,8 +74,8 @@ type Command struct {
 	// Used by pipe.
 	done        chan struct{} // closed when Value or err is set; nil with a callback
 	err         error
-	soloConn    *conn // on which it was written while no other command was in flight; else nil
-	callerReads bool  // the caller reads the reply; guarded by soloConn.mu
+	soloConn    reader // on which it was written while no other command was in flight; else nil
+	callerReads bool   // the caller reads the reply; guarded by the mu of soloConn
 }
 
 // Callback receives the outcome of a command.
@@ -269,7 +282,7 @@ func (c *cluster) DropStale() {}
 func (c *cluster) Clustered() bool { return true }
 
 func (c *cluster) Subscribe(ctx context.Context) Subscriber {
-	return c.client.Subscribe(ctx)
+	return subscriber{c.client.Subscribe(ctx)}
 }
 
 func (c *cluster) Close() error {
