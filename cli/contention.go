@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -170,12 +169,8 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 		limit = 0
 	}
 	for _, addr := range addrs {
-		rdb, ok := servers[addr].(*redis.Client)
-		if !ok {
-			continue
-		}
 		if !c.options.force {
-			if err := mayMonitor(ctx, c.scanner(rdb, 0)); err != nil {
+			if err := mayMonitor(ctx, c.scanner(servers[addr], 0)); err != nil {
 				return err
 			}
 		}

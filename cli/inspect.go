@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -129,7 +128,7 @@ type inspection struct {
 func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, error) {
 	var mu sync.Mutex
 	g := inspection{keyType: "none"}
-	source := inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+	source := inspect.NewMultiSource(t.Sources(func(rdb inspect.Client, addr string, db int) inspect.Source {
 		o := s.keyOptions(db)
 		o.Cluster = t.Cluster
 		scanner := inspect.NewScanner(rdb, o)

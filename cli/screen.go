@@ -225,15 +225,9 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s.ownReads = new(inspect.OwnReads)
 	options := s.optionsOf(t)
 	stats := newCommandStats()
-	t.OnOpen(func(rdb *redis.Client) { rdb.AddHook(stats) })
-	clientOf := func(addr string, db int) inspect.Client {
-		if rdb := t.ClientOf(addr, db); rdb != nil {
-			return rdb
-		}
-		return nil
-	}
+	t.OnOpen(func(rdb inspect.Client) { rdb.AddHook(stats) })
 	w := tui.Config{
-		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: clientOf},
+		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options}, CommandStats: stats,
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}

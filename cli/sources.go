@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -113,7 +112,7 @@ func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { r
 // progress to g, which may be nil.
 func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSource {
 	options := s.optionsOf(t)
-	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+	return inspect.NewMultiSource(t.Sources(func(rdb inspect.Client, addr string, db int) inspect.Source {
 		o := options(addr, db)
 		o.RetryTimeout = t.Timeout
 		o.Progress = g.of(keyspace.ID{Node: addr, DB: db})
@@ -130,7 +129,7 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 // watchOf watches all servers of t, with the options of optionsOf, until t is closed.
 func (s *selection) watchOf(t *connect.Target, options scanOptionsOf) *inspect.MultiSource {
 	past := new(inspect.Carryover)
-	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+	return inspect.NewMultiSource(t.Sources(func(rdb inspect.Client, addr string, db int) inspect.Source {
 		scan := options(addr, db)
 		scan.Carryover = past
 		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, scan)))

@@ -117,7 +117,7 @@ func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string)
 	options.Budget, options.Cluster = s.budget.pace(), t.Cluster
 	scanner := inspect.NewScanner(rdb, options)
 	if o.monitor {
-		err = p.prove(ctx, &r.flags, rdb, scanner, o.force, &id)
+		err = p.prove(ctx, &r.flags, scanner, o.force, &id)
 	} else {
 		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []*keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
 	}
@@ -151,7 +151,7 @@ func chooseHolder(l keyspace.Lock, token string) (keyspace.Holder, error) {
 // clientOfHolder returns a client of a server on which a holder has the lock. In a cluster
 // the inspector follows redirections, so the node that it names may not be the one that has
 // the key.
-func clientOfHolder(ctx context.Context, t *connect.Target, l keyspace.Lock, h keyspace.Holder) (*redis.Client, error) {
+func clientOfHolder(ctx context.Context, t *connect.Target, l keyspace.Lock, h keyspace.Holder) (inspect.Client, error) {
 	if t.Cluster == nil {
 		if rdb := t.ClientOf(whereHeld(l, h), l.DB); rdb != nil {
 			return rdb, nil
@@ -187,7 +187,7 @@ const maxSearch = 5 * time.Second
 
 // locksOfClient returns the locks on a server that the client of a holder has, as far as a
 // scan finds them within maxSearch. It scans only if the ID of the holder names a client.
-func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keyspace.Lock, h keyspace.Holder) []*keyspace.Lock {
+func (s *selection) locksOfClient(ctx context.Context, rdb inspect.Client, l keyspace.Lock, h keyspace.Holder) []*keyspace.Lock {
 	if h.ClientID() == "" {
 		return nil
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/internal/humanize"
@@ -18,7 +16,7 @@ import (
 )
 
 // prove finds the client of a holder with MONITOR.
-func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client, scanner *inspect.Scanner, force bool, id *identity) error {
+func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.Scanner, force bool, id *identity) error {
 	if !force {
 		if err := mayMonitor(ctx, scanner); err != nil {
 			return err
@@ -27,7 +25,7 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client
 	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: monitorWindow(id.holder, id.at)}
 	line := p.newProgressLine()
 	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
-	seen, err := p.monitorInChild(ctx, c, rdb.Options().Addr, q)
+	seen, err := p.monitorInChild(ctx, c, scanner.Addr(), q)
 	line.clear()
 	switch {
 	case errors.Is(err, inspect.ErrNotSighted):

@@ -36,7 +36,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 		return nil, err
 	}
 	for _, e := range seeds {
-		if _, err := c.options(e); err != nil {
+		if _, err := optionsOf(c, e); err != nil {
 			return nil, err
 		}
 		if p.Warn != nil {
@@ -46,7 +46,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if err := c.openSSH(ctx, seeds); err != nil {
 		return nil, err
 	}
-	v := &servers{connect: c.client, locate: c.locator(seeds), clients: make(map[endpoint]*redis.Client)}
+	v := &servers{connect: c.client, locate: c.locator(seeds), clients: make(map[endpoint]inspect.Client)}
 	t := &Target{
 		Title:   c.title(seeds),
 		Many:    c.mode() != "" || c.db.all,
@@ -294,8 +294,8 @@ func (c *Flags) title(seeds []endpoint) string {
 }
 
 // client opens a client. It sends nothing yet.
-func (c *Flags) client(e endpoint) (*redis.Client, error) {
-	o, err := c.options(e)
+func (c *Flags) client(e endpoint) (inspect.Client, error) {
+	o, err := optionsOf(c, e)
 	if err != nil {
 		return nil, err
 	}
@@ -306,11 +306,12 @@ func (c *Flags) client(e endpoint) (*redis.Client, error) {
 // should fit.
 const pipelineBuffer = 128 << 10
 
-// options returns the options of a client that observes: few connections, no
+// optionsOf returns the options of a client that observes: few connections, no
 // retries that hide failures, and no commands that an ACL might reject. Its connections go
-// only to addresses that the flags permit.
-func (c *Flags) options(e endpoint) (*redis.Options, error) {
-	o, err := c.anyOptions(e)
+// only to addresses that the flags permit. It is no method, because a package that mentions
+// a type also mentions the types of its methods.
+func optionsOf(c *Flags, e endpoint) (*redis.Options, error) {
+	o, err := anyOptions(c, e)
 	if err != nil || c.permit == nil {
 		return o, err
 	}
@@ -328,14 +329,14 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 }
 
 // anyOptions returns the options of a client that connects to any address.
-func (c *Flags) anyOptions(e endpoint) (*redis.Options, error) {
+func anyOptions(c *Flags, e endpoint) (*redis.Options, error) {
 	o := &redis.Options{
 		Network:               e.network,
 		Addr:                  e.addr,
 		Username:              e.user,
 		Password:              e.pass,
 		DB:                    e.db,
-		OnConnect:             e.setUp,
+		OnConnect:             func(ctx context.Context, cn *redis.Conn) error { return e.setUp(ctx, cn) },
 		DialTimeout:           c.timeout,
 		ReadTimeout:           c.timeout,
 		WriteTimeout:          c.timeout,
@@ -394,7 +395,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // It never sends CLIENT NO-TOUCH: on Redis 8.0 and Valkey 8.1 the server crashes
 // when it looks up a key outside of a command on such a connection (redis#14415,
 // valkey#2347).
-func (e endpoint) setUp(ctx context.Context, cn *redis.Conn) error {
+func (e endpoint) setUp(ctx context.Context, cn redis.Cmdable) error {
 	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ClientSetName(ctx, "locktop")
 		if e.readonly {
@@ -414,7 +415,7 @@ const askGrace = 50 * time.Millisecond
 
 // ask waits for the reply to PING. A permission error, an unknown command, or a replica
 // without its master also proves that the server accepts the user.
-func (t *Target) ask(ctx context.Context, rdb *redis.Client) error {
+func (t *Target) ask(ctx context.Context, rdb inspect.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout+askGrace)
 	defer cancel()
 	err := rdb.Ping(ctx).Err()

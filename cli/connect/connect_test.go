@@ -17,11 +17,12 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/keyspace/inspect"
 )
 
 func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	c := server.ForTest(t)
-	connected := func(t *testing.T, args ...string) *redis.Client {
+	connected := func(t *testing.T, args ...string) inspect.Client {
 		t.Helper()
 		tgt := check.Must(parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{}))(t)
 		t.Cleanup(tgt.Close)

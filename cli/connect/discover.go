@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace/inspect"
 )
 
 // inCluster returns a function that finds the masters of seed's cluster. If
@@ -121,7 +123,7 @@ func (e *sentinelError) Unwrap() error { return e.err }
 
 // askSentinel asks one Sentinel for the address of the master, or of a replica.
 func (c *Flags) askSentinel(ctx context.Context, addr string, replica bool) (string, error) {
-	sentinel, err := c.sentinel(addr)
+	sentinel, err := sentinelAt(c, addr)
 	if err != nil {
 		return "", err
 	}
@@ -141,9 +143,9 @@ func (c *Flags) askSentinel(ctx context.Context, addr string, replica bool) (str
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// sentinel returns a client of a Sentinel.
-func (c *Flags) sentinel(addr string) (*redis.SentinelClient, error) {
-	o, err := c.options(endpoint{network: "tcp", addr: addr, user: c.sentinelUser, pass: c.sentinelPassword(), tls: c.sentinelsUseTLS()})
+// sentinelAt returns a client of a Sentinel.
+func sentinelAt(c *Flags, addr string) (*redis.SentinelClient, error) {
+	o, err := optionsOf(c, endpoint{network: "tcp", addr: addr, user: c.sentinelUser, pass: c.sentinelPassword(), tls: c.sentinelsUseTLS()})
 	if err != nil {
 		return nil, err
 	}
@@ -223,12 +225,12 @@ const locateEvery = 2 * time.Second
 // servers are the connections to all servers. Their list may change with a cluster or
 // a Sentinel. It is safe for concurrent use.
 type servers struct {
-	connect func(endpoint) (*redis.Client, error)
+	connect func(endpoint) (inspect.Client, error)
 	locate  func(context.Context, *servers) ([]endpoint, error)
-	opened  func(*redis.Client) // may be nil
+	opened  func(inspect.Client) // may be nil
 
 	mu      sync.Mutex
-	clients map[endpoint]*redis.Client
+	clients map[endpoint]inspect.Client
 	known   []endpoint // last result of locate
 	asked   time.Time
 }
@@ -267,7 +269,7 @@ func (v *servers) databases() (all []int) {
 }
 
 // client returns the client of a server. The first call opens it.
-func (v *servers) client(e endpoint) (*redis.Client, error) {
+func (v *servers) client(e endpoint) (inspect.Client, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if rdb, ok := v.clients[e]; ok {
@@ -285,7 +287,7 @@ func (v *servers) client(e endpoint) (*redis.Client, error) {
 }
 
 // onOpen calls f for every open client now, and for each later one when it opens.
-func (v *servers) onOpen(f func(*redis.Client)) {
+func (v *servers) onOpen(f func(inspect.Client)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.opened = f

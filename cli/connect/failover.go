@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace/inspect"
 )
 
 // Writer returns a client for a load. It follows the master that the Sentinels name, or
 // writes to all masters of a cluster. failover makes a replica a master; it is nil for a
 // single server. Close closes the client.
-func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Context) error, err error) {
+func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) error, err error) {
 	nodes := t.servers.endpoints()
-	o, err := t.flags.options(nodes[0])
+	o, err := optionsOf(&t.flags, nodes[0])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +34,7 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 		cluster := redis.NewClusterClient(all)
 		rdb, failover = cluster, clusterFailover(cluster)
 	case len(t.flags.sentinels) > 0:
-		rdb, failover = t.flags.followMaster(o), t.flags.failover
+		rdb, failover = followMaster(&t.flags, o), t.flags.failover
 	default:
 		return t.Client, nil, nil
 	}
@@ -43,7 +45,7 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 // followMaster returns a client that dials the master that the Sentinels name. go-redis'
 // failover client cannot use TLS for only the Sentinels or only the servers, and panics
 // with credentials that change.
-func (c *Flags) followMaster(o *redis.Options) *redis.Client {
+func followMaster(c *Flags, o *redis.Options) *redis.Client {
 	dial := o.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(o)
@@ -97,10 +99,10 @@ func (t *Target) announced(ctx context.Context) (where []endpoint, of string, er
 }
 
 // withSentinel calls f for each Sentinel in turn until f returns nil.
-func (c *Flags) withSentinel(f func(*redis.SentinelClient) error) error {
+func withSentinel(c *Flags, f func(*redis.SentinelClient) error) error {
 	var errs []error
 	for _, addr := range c.sentinelAddresses() {
-		sentinel, err := c.sentinel(addr)
+		sentinel, err := sentinelAt(c, addr)
 		if err != nil {
 			return err
 		}
@@ -118,7 +120,7 @@ func (c *Flags) withSentinel(f func(*redis.SentinelClient) error) error {
 // A failover may make any of them the master of the load.
 func (c *Flags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
 	like.network = "tcp"
-	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
+	err = withSentinel(c, func(sentinel *redis.SentinelClient) error {
 		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
 		if err != nil {
 			return err
@@ -143,7 +145,7 @@ const failoverPoll = 20 * time.Millisecond
 
 // failover makes the Sentinels promote a replica.
 func (c *Flags) failover(ctx context.Context) error {
-	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
+	return withSentinel(c, func(sentinel *redis.SentinelClient) error {
 		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
 		if err == nil {
 			err = sentinel.Failover(ctx, c.master).Err()

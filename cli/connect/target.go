@@ -9,18 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/humanize"
 	"locktop/keyspace/inspect"
 )
 
 // Target is the server, or the servers, of a command. It is safe for concurrent use.
 type Target struct {
-	Client  *redis.Client // client of the server, or of one of the servers
-	DB      int           // database of Client
-	Title   string        // address without credentials
-	Many    bool          // more than one server or database
+	Client  inspect.Client // client of the server, or of one of the servers
+	DB      int            // database of Client
+	Title   string         // address without credentials
+	Many    bool           // more than one server or database
 	Multi   inspect.MultiOptions
 	Timeout time.Duration    // longest wait for a connection or a reply
 	Cluster *inspect.Cluster // nil if the servers are not a cluster
@@ -36,7 +34,7 @@ type Target struct {
 // Sources returns a function that lists the servers with their sources. It closes the
 // source of a server that leaves, if the source has a method Close. Then it calls start
 // for each server that appears, one after the other. Close closes all sources.
-func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) inspect.Source) inspect.SourceLister {
+func (t *Target) Sources(start func(rdb inspect.Client, addr string, db int) inspect.Source) inspect.SourceLister {
 	var mu sync.Mutex
 	running := make(map[endpoint]inspect.Source)
 	end := func(e endpoint) {
@@ -83,7 +81,7 @@ func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) insp
 // Answers returns an error unless a server answers within the timeout. A scan of a
 // server that hangs takes several timeouts. For a single server Answers does nothing,
 // because Open has checked it.
-func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
+func (t *Target) Answers(ctx context.Context, rdb inspect.Client) error {
 	if !t.Many {
 		return nil
 	}
@@ -116,7 +114,7 @@ func (t *Target) Clients(ctx context.Context) map[string]inspect.Client {
 }
 
 // ClientOf returns the open client of a database on a server; nil if there is none.
-func (t *Target) ClientOf(addr string, db int) *redis.Client {
+func (t *Target) ClientOf(addr string, db int) inspect.Client {
 	for _, e := range t.servers.endpoints() {
 		if e.addr == addr && e.db == db {
 			rdb, _ := t.servers.client(e) // nil after an error
@@ -127,7 +125,7 @@ func (t *Target) ClientOf(addr string, db int) *redis.Client {
 }
 
 // OnOpen calls f for every open client now, and for each later one when it opens.
-func (t *Target) OnOpen(f func(*redis.Client)) { t.servers.onOpen(f) }
+func (t *Target) OnOpen(f func(inspect.Client)) { t.servers.onOpen(f) }
 
 // onClose makes Close call f.
 func (t *Target) onClose(f func()) {

@@ -16,11 +16,22 @@ import (
 	"locktop/keyspace"
 )
 
-// Client is what this package uses of a [redis.Client] or a [redis.ClusterClient]. A package that
-// mentions one of their types compiles all of their methods again, which takes more than a second.
+// Client is a [redis.Client] or a [redis.ClusterClient]. A package that mentions one of their
+// types compiles all of their methods again, which takes more than a second.
 type Client interface {
 	redis.Cmdable
+	AddHook(hook redis.Hook)
+	Do(ctx context.Context, args ...any) *redis.Cmd
 	PoolStats() *redis.PoolStats
+	Close() error
+}
+
+// optionsOf returns the options of a client of one server, for a connection of its own.
+func optionsOf(rdb Client) (*redis.Options, error) {
+	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
+		return c.Options(), nil
+	}
+	return nil, errors.New("the client does not allow a separate connection")
 }
 
 // meteredConn sends commands to a server and measures their cost. It is for one

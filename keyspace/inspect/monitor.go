@@ -70,7 +70,7 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 // when Monitor returns, also after ctx has ended. It authenticates with the user and the password of
 // the client's options. Commands within scripts do not count:
 // the command that runs the script does.
-func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (s Sighting, err error) {
+func Monitor(ctx context.Context, rdb Client, q MonitorQuery) (s Sighting, err error) {
 	err = monitor(ctx, rdb, q.Window, func(lines *bufio.Reader) error {
 		s, err = q.read(lines)
 		return err
@@ -79,8 +79,11 @@ func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (s Sighting
 }
 
 // monitor runs MONITOR for a window on a connection of its own, while read reads its lines.
-func monitor(ctx context.Context, rdb *redis.Client, window time.Duration, read func(lines *bufio.Reader) error) error {
-	o := rdb.Options()
+func monitor(ctx context.Context, rdb Client, window time.Duration, read func(lines *bufio.Reader) error) error {
+	o, err := optionsOf(rdb)
+	if err != nil {
+		return err
+	}
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err != nil {
 		return err

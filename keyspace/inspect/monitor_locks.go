@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/humanize"
 )
 
@@ -75,7 +73,7 @@ func (e BusyError) Error() string {
 // emit for each command. The end of the window is no error. It returns an [ErrMayNotMonitor] if
 // the user may not run MONITOR, a [BusyError] if the server becomes too busy, and another error
 // if it sends more than 64 MiB.
-func (m *LockMonitor) Run(ctx context.Context, rdb *redis.Client, window time.Duration, began func() error, emit func(Command) error) error {
+func (m *LockMonitor) Run(ctx context.Context, rdb Client, window time.Duration, began func() error, emit func(Command) error) error {
 	return monitor(ctx, rdb, window, func(lines *bufio.Reader) error {
 		if err := began(); err != nil {
 			return err

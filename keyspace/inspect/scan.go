@@ -75,11 +75,14 @@ func NewScanner(rdb Client, o ScanOptions) *Scanner {
 		o.Progress = func(keyspace.Snapshot) {}
 	}
 	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}, answer: &lastAnswer{}}
-	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
-		s.node = c.Options().Addr
+	if o, err := optionsOf(rdb); err == nil {
+		s.node = o.Addr
 	}
 	return s
 }
+
+// Addr returns the address of the server; "" if its client has more than one server.
+func (s *Scanner) Addr() string { return s.node }
 
 // possibleFormats returns the formats that can reach a confidence.
 func possibleFormats(sure keyspace.Confidence, formats []keyspace.Format) []keyspace.Format {

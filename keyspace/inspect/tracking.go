@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 )
@@ -56,9 +54,9 @@ type marks struct {
 // newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
 	t := tracking{wake: make(chan struct{}, 1), coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
-	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
+	if o, err := optionsOf(s.rdb); err == nil {
 		t.dial = func(prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn {
-			return dialInvalidations(c.Options(), prefixes, wanted, wake)
+			return dialInvalidations(o, prefixes, wanted, wake)
 		}
 	}
 	t.releases = releaseSubscriptions(s.opts.Formats, s.opts.DB)

@@ -195,9 +195,9 @@ func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder ke
 	if !attributable(l, holder) {
 		return nil, errors.New("its holders share one deadline, so a change does not show which of them made it")
 	}
-	c, ok := s.rdb.(interface{ Options() *redis.Options })
-	if !ok {
-		return nil, errors.New("the client does not allow a separate connection")
+	o, err := optionsOf(s.rdb)
+	if err != nil {
+		return nil, err
 	}
 	w := &holderWatch{scanner: s, conn: s.newConn(), key: l.Key, locks: map[string]*held{l.Key: {l, holder}}, began: time.Now()}
 	n, err := w.conn.countClients(ctx)
@@ -214,7 +214,7 @@ func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder ke
 	}
 	w.suspects = keyspace.NewSuspects(w.typ)
 	w.addOthers(others)
-	w.changes = dialInvalidations(c.Options(), withoutCovered(slices.Collect(maps.Keys(w.locks))), nil, make(chan struct{}, 1))
+	w.changes = dialInvalidations(o, withoutCovered(slices.Collect(maps.Keys(w.locks))), nil, make(chan struct{}, 1))
 	return w, nil
 }
 
