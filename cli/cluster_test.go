@@ -19,7 +19,7 @@ import (
 // troubled is a cluster with a fault.
 type troubled struct {
 	*server.Cluster
-	rdb   *redis.ClusterClient
+	rdb   server.Client
 	flags []string
 	tag   string // of keys in slot 0, a slot of the first master
 }
@@ -248,13 +248,13 @@ func warmUp(t *testing.T, c troubled, w *running) {
 }
 
 // tagOf returns a hash tag whose keys are in a slot.
-func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
+func tagOf(t *testing.T, rdb server.Client, slot int64) string {
 	t.Helper()
 	return keysIn(t, rdb, "t", 1, func(s int64) bool { return s == slot })[0]
 }
 
 // keysIn returns n keys with a prefix, in slots that meet a condition.
-func keysIn(t *testing.T, rdb *redis.ClusterClient, prefix string, n int, ok func(slot int64) bool) (keys []string) {
+func keysIn(t *testing.T, rdb server.Client, prefix string, n int, ok func(slot int64) bool) (keys []string) {
 	t.Helper()
 	for from := 0; len(keys) < n; from += 10_000 {
 		p := rdb.Pipeline()

@@ -112,21 +112,20 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 }
 
 // clientTo returns a client of a server until the end of the test.
-func clientTo(t testing.TB, addr string) *redis.Client {
-	return clientWith(t, redis.Options{Addr: addr})
+func clientTo(t testing.TB, addr string) server.Client {
+	return clientWith(t, addr, server.ClientOptions{})
 }
 
 // clientWith is clientTo with further options.
-func clientWith(t testing.TB, o redis.Options) *redis.Client {
-	o.DisableIdentity = true
-	rdb := redis.NewClient(&o)
+func clientWith(t testing.TB, addr string, o server.ClientOptions) server.Client {
+	rdb := server.NewClient(addr, o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 // clusterClient returns a client of a cluster until the end of the test.
-func clusterClient(t *testing.T, c *server.Cluster) *redis.ClusterClient {
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+func clusterClient(t *testing.T, c *server.Cluster) server.Client {
+	rdb := server.NewClusterClient(c.Addrs())
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -140,7 +139,7 @@ func send(t *testing.T, addr string, args ...any) {
 
 // sent sends one command on a connection of its own, and returns its reply.
 func sent(t *testing.T, addr string, args ...any) *redis.Cmd {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	rdb := server.NewClient(addr, server.ClientOptions{})
 	defer rdb.Close()
 	return rdb.Do(t.Context(), args...)
 }

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
@@ -35,10 +33,10 @@ func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		defer e.Close()
-		near := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		near := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
 		defer near.Close()
 		lockInARing(func(args ...any) { check.NoError(t, near.Do(t.Context(), args...).Err()) })
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		rdb := server.NewClient(e.Addr(), server.ClientOptions{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			time.Sleep(3 * time.Second)
 			return e.Dial(ctx, network, addr)
 		}})

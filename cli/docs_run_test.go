@@ -239,7 +239,7 @@ func (s *docSite) seed(how docSeed) (end func()) {
 		if slices.Contains([]string{"sentinel", "ssh", "TLS", "control"}, name) || how == onNodes && name != "node 1" {
 			continue
 		}
-		rdb := clientWith(s.t, redis.Options{Addr: addr, ClientName: "orders-worker", PoolSize: 1})
+		rdb := clientWith(s.t, addr, server.ClientOptions{Name: "orders-worker", PoolSize: 1})
 		rdb.FlushAll(ctx)
 		ttl, value := time.Minute, token
 		switch how {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
@@ -90,7 +88,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	long(t, "it watches all databases for seconds")
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
-		rdb := clientWith(t, redis.Options{Addr: addr, DB: db})
+		rdb := clientWith(t, addr, server.ClientOptions{DB: db})
 		check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	}
 	flags := []string{"-u", "redis://" + addr, "-n", "all"}

@@ -36,7 +36,7 @@ type scene struct {
 	*testing.T
 	server  *server.Child
 	cluster *server.Cluster // nil: it is not on a cluster
-	rdb     *redis.Client
+	rdb     server.Client
 	file    string
 	key     string // that is explained
 }
@@ -62,15 +62,15 @@ func record(t *testing.T, addr string, flags ...string) *scene {
 }
 
 // hold lets worker-7 acquire the lock, with a connection of its own that has its name.
-func (s *scene) hold(ttl time.Duration) *redis.Client {
+func (s *scene) hold(ttl time.Duration) server.Client {
 	s.Helper()
 	return s.holdAs("worker-7", ttl)
 }
 
 // holdAs lets worker-7 acquire the lock, with a connection that has another name.
-func (s *scene) holdAs(connection string, ttl time.Duration) *redis.Client {
+func (s *scene) holdAs(connection string, ttl time.Duration) server.Client {
 	s.Helper()
-	holder := clientWith(s.T, redis.Options{Addr: s.rdb.Options().Addr, ClientName: connection, PoolSize: 1})
+	holder := clientWith(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: connection, PoolSize: 1})
 	ok, err := holder.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Result()
 	check.Require(s, ok && err == nil, "the lock is not free %v", err)
 	return holder
@@ -80,7 +80,7 @@ func (s *scene) holdAs(connection string, ttl time.Duration) *redis.Client {
 func tokenOf(client string) string { return client + "~" + uuid.Must(uuid.NewV7()).String() }
 
 // renew lets a holder renew the lock n times, every 500 ms.
-func (s *scene) renew(holder *redis.Client, n int, ttl time.Duration) {
+func (s *scene) renew(holder server.Client, n int, ttl time.Duration) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for range n {
@@ -419,7 +419,7 @@ func (s *scene) redissons() acquirer {
 			return err == nil && n == 1
 		}
 		if !try() {
-			sub := s.rdb.Subscribe(ctx, "redisson_lock__channel:{"+sceneKey+"}")
+			sub := server.Subscribe(ctx, s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
 			defer sub.Close()
 			if _, err := sub.Receive(ctx); err != nil {
 				return nil, err
@@ -542,7 +542,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 		"a connection that ends during each hold": func(s *scene) acquirer {
 			take := s.setNX(s.rdb, 50*time.Millisecond)
 			return func(ctx context.Context, i int) (func(context.Context) error, error) {
-				holder := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: fmt.Sprint("worker-", i)})
+				holder := server.NewClient(server.AddrOf(s.rdb), server.ClientOptions{Name: fmt.Sprint("worker-", i)})
 				defer holder.Close()
 				if err := holder.Ping(ctx).Err(); err != nil {
 					return nil, err

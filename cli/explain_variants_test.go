@@ -47,7 +47,7 @@ func (s *scene) unlocked() {
 // subscribed lets a client of Redisson wait for the lock.
 func (s *scene) subscribed() {
 	s.Helper()
-	sub := s.rdb.Subscribe(s.Context(), "redisson_lock__channel:{"+sceneKey+"}")
+	sub := server.Subscribe(s.Context(), s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
 	s.Cleanup(func() { _ = sub.Close() })
 	check.Must(sub.Receive(s.Context()))(s)
 }
@@ -56,7 +56,7 @@ func (s *scene) subscribed() {
 func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	s.Helper()
 	network := netfault.New(new(net.Dialer).DialContext)
-	rdb := clientWith(s.T, redis.Options{Addr: s.rdb.Options().Addr, ClientName: name, Dialer: network.Dial, PoolSize: 1})
+	rdb := clientWith(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: name, Dial: network.Dial, PoolSize: 1})
 	client := newLockClient(s.T, rdb, name)
 	s.Cleanup(network.Heal)
 	return client, network
@@ -361,7 +361,7 @@ func (s *scene) kill(name string) {
 // process lets a process hold the lock, and sends it a signal.
 func (s *scene) process(signal syscall.Signal) {
 	s.Helper()
-	args := []string{"load", "-u", "redis://" + s.rdb.Options().Addr, "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
+	args := []string{"load", "-u", "redis://" + server.AddrOf(s.rdb), "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
 	load := spawn(s.T, append(args, "--clients", "1", "--keys", "1")...)
 	recordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
 		for _, l := range snap.Locks {
@@ -388,7 +388,7 @@ return 0`)
 
 // fairOwner is a thread that takes fair locks.
 type fairOwner struct {
-	rdb *redis.Client
+	rdb server.Client
 	id  string
 }
 

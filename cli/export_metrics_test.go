@@ -177,7 +177,7 @@ func TestAScrapeSendsNoCommand(t *testing.T) {
 	for i := range 10 {
 		rdb.Set(t.Context(), fmt.Sprintf("lock:users:%d", i), uuid.NewString(), 10*time.Minute)
 	}
-	e := startReadyExport(t, "-u", "redis://"+rdb.Options().Addr)
+	e := startReadyExport(t, "-u", "redis://"+server.AddrOf(rdb))
 	eventually(t, func() bool {
 		before := callsOf(t, rdb)
 		for range 100 {
@@ -212,7 +212,7 @@ func TestTheAdvisedUserCanExport(t *testing.T) {
 }
 
 // callsOf returns how often a server has executed each command.
-func callsOf(t *testing.T, rdb *redis.Client) map[string]int {
+func callsOf(t *testing.T, rdb server.Client) map[string]int {
 	t.Helper()
 	text, err := rdb.Info(t.Context(), "commandstats").Result()
 	check.NoError(t, err)
@@ -402,9 +402,9 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 type failures struct {
 	t               *testing.T
 	redis           *server.Child
-	rdb             *redis.Client
-	nodes           []*redis.Client // of the Redlock
-	holder          *redis.Client   // the connection of a holder that will be gone
+	rdb             server.Client
+	nodes           []server.Client // of the Redlock
+	holder          server.Client   // the connection of a holder that will be gone
 	single, redlock *exported
 	stops           []func()
 }
@@ -423,7 +423,7 @@ func newFailures(t *testing.T, flags ...string) *failures {
 	return f
 }
 
-func (f *failures) send(rdb *redis.Client, words ...any) {
+func (f *failures) send(rdb server.Client, words ...any) {
 	f.t.Helper()
 	err := rdb.Do(f.t.Context(), words...).Err()
 	check.Require(f.t, err == nil, "%v: %v", words, err)

@@ -453,7 +453,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	pipelined(keys-locks, func(p redis.Pipeliner, i int) { p.Set(t.Context(), fmt.Sprintf("cache:%d", i), i, 0) })
 	pipelined(locks, acquire)
 
-	e := startExport(t, "-u", "redis://"+rdb.Options().Addr, "--classes")
+	e := startExport(t, "-u", "redis://"+server.AddrOf(rdb), "--classes")
 	within(t, 10*time.Minute, func() bool {
 		return e.value("locktop_pass_complete") == 1 && e.value("locktop_locks") == float64(locks)
 	})

@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -395,7 +393,9 @@ func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 // awaitSentinel waits until a Sentinel answers.
 func awaitSentinel(t *testing.T, addr string) {
 	t.Helper()
-	rdb := redis.NewSentinelClient(&redis.Options{Addr: addr, Password: canary, MaxRetries: -1, DisableIdentity: true})
+	rdb := server.NewClient(addr, server.ClientOptions{Password: canary, NoRetry: true})
 	defer rdb.Close()
-	eventually(t, func() bool { return rdb.GetMasterAddrByName(t.Context(), server.SentinelMaster).Err() == nil })
+	eventually(t, func() bool {
+		return rdb.Do(t.Context(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", server.SentinelMaster).Err() == nil
+	})
 }

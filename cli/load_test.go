@@ -10,7 +10,6 @@ import (
 	"time"
 
 	miniserver "github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
 	"locktop/internal/server"
@@ -18,10 +17,10 @@ import (
 )
 
 // loaded starts a load with numbered holders in a process of its own, and returns when a lock has been held five times.
-func loaded(t *testing.T, args ...string) (*spawned, *redis.Client) {
+func loaded(t *testing.T, args ...string) (*spawned, server.Client) {
 	t.Helper()
 	rdb := clientTo(t, server.ForTest(t).Addr())
-	l := spawn(t, append([]string{"load", "-u", "redis://" + rdb.Options().Addr, "--fence", "true", "--duration", "10m"}, args...)...)
+	l := spawn(t, append([]string{"load", "-u", "redis://" + server.AddrOf(rdb), "--fence", "true", "--duration", "10m"}, args...)...)
 	within(t, longestWait, func() bool {
 		return slices.ContainsFunc(rdb.Keys(t.Context(), "*:fence").Val(), func(key string) bool {
 			n, _ := rdb.Get(t.Context(), key).Int()
@@ -37,7 +36,7 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	l.signal(os.Interrupt)
 	l.exits(exitInterrupted)
 	wantAll(t, l.out.String(), "arrivals ", "acquired ", "No two clients were inside at once.")
-	wantNoKeys(t, rdb.Options().Addr)
+	wantNoKeys(t, server.AddrOf(rdb))
 }
 
 // scenarioFile writes a scenario to a file.
@@ -187,7 +186,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 			go func() {
 				done <- locktop(t, append([]string{"load", "-u", "redis://" + child.Addr(), "--duration", "6s", "--hold", "10ms"}, c.args...)...)
 			}()
-			rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
+			rdb := server.NewClient(child.Addr(), server.ClientOptions{})
 			for len(rdb.Keys(t.Context(), "load:*").Val()) == 0 {
 				time.Sleep(time.Millisecond)
 			}

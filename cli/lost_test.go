@@ -102,7 +102,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 func loadingServer(t *testing.T) (addr string, done func()) {
 	t.Helper()
 	srv := server.DebugForTest(t)
-	rdb := clientWith(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1, ReadTimeout: longestWait})
+	rdb := clientWith(t, srv.Addr(), server.ClientOptions{NoRetry: true, Timeout: longestWait})
 	ctx := context.Background()
 	for _, argv := range [][]any{
 		{"SET", "lock:a", token},
@@ -119,7 +119,7 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 	}
 	loaded := make(chan error, 1)
 	go func() { loaded <- rdb.Do(ctx, "DEBUG", "RELOAD").Err() }()
-	other := clientWith(t, redis.Options{Addr: srv.Addr(), ReadTimeout: longestWait})
+	other := clientWith(t, srv.Addr(), server.ClientOptions{Timeout: longestWait})
 	within(t, longestWait, func() bool { return redis.HasErrorPrefix(other.Ping(ctx).Err(), "LOADING") })
 	return srv.Addr(), func() {
 		check.ErrorIs(t, other.ConfigSet(ctx, "key-load-delay", "0").Err(), nil)

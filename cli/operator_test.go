@@ -23,7 +23,7 @@ import (
 )
 
 // healthy creates locks of six libraries without findings.
-func healthy(t *testing.T, rdb *redis.Client, locks int) {
+func healthy(t *testing.T, rdb server.Client, locks int) {
 	t.Helper()
 	ctx := context.Background()
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
@@ -65,7 +65,7 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	long(t, "every command of locktop meets blocked waiters")
 	child := server.ForTest(t)
-	rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
+	rdb := clientWith(t, child.Addr(), server.ClientOptions{NoRetry: true})
 	rounds, tried := testtier.Size(1, 1, 100), 0
 	for _, f := range formats.All() {
 		i := slices.IndexFunc(f.Samples, func(s keyspace.Sample) bool {
@@ -85,7 +85,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 
 // actWithBlockedWaiters reads a sample of a format and releases it, while
 // clients are blocked on every key that the release touches.
-func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
+func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb server.Client, f keyspace.Format, s keyspace.Sample) {
 	t.Helper()
 	ctx, pid := t.Context(), child.PID()
 	check.NoError(t, rdb.FlushAll(ctx).Err())
@@ -108,9 +108,9 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 
 // blockOn blocks clients on each of these keys, as a list, a sorted set and a stream. No client blocks on a key of
 // another type. It returns when the server reports that they are blocked; end disconnects them.
-func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
+func blockOn(t *testing.T, rdb server.Client, keys []string) (end func()) {
 	t.Helper()
-	waiters := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, DisableIdentity: true, MaxRetries: -1, ReadTimeout: -1, PoolSize: 10 * len(keys)})
+	waiters := server.NewClient(server.AddrOf(rdb), server.ClientOptions{NoRetry: true, Timeout: time.Hour, PoolSize: 10 * len(keys)})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	blocked := 0
@@ -139,7 +139,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 
 // blocks reports whether a command blocks on a key, which means that the key
 // does not exist or is a stream without new entries.
-func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
+func blocks(t *testing.T, rdb server.Client, command, key string) bool {
 	t.Helper()
 	typ := check.Must(rdb.Type(t.Context(), key).Result())(t)
 	return typ == "none" || typ == "stream" && command == "xread"
@@ -155,13 +155,13 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 	for _, c := range []struct {
 		key      string
 		commands [][]any
-		deadline func(*redis.Client) time.Time
+		deadline func(server.Client) time.Time
 		left     string // after: as long again
 	}{
-		{"job:report-lock", [][]any{{"SET", "job:report-lock", "worker-3:991", "PX", 7_190_000}}, func(rdb *redis.Client) time.Time {
+		{"job:report-lock", [][]any{{"SET", "job:report-lock", "worker-3:991", "PX", 7_190_000}}, func(rdb server.Client) time.Time {
 			return time.Now().Add(rdb.PTTL(t.Context(), "job:report-lock").Val())
 		}, "3 h 59"},
-		{"{gpu}:timeout", [][]any{{"SET", "gpu", "0"}, {"ZADD", "{gpu}:timeout", now.Add(7 * time.Hour).UnixMilli(), first, now.Add(14 * time.Hour).UnixMilli(), last}}, func(rdb *redis.Client) time.Time {
+		{"{gpu}:timeout", [][]any{{"SET", "gpu", "0"}, {"ZADD", "{gpu}:timeout", now.Add(7 * time.Hour).UnixMilli(), first, now.Add(14 * time.Hour).UnixMilli(), last}}, func(rdb server.Client) time.Time {
 			return time.UnixMilli(int64(rdb.ZScore(t.Context(), "{gpu}:timeout", first).Val()))
 		}, "1 d 3 h"},
 	} {
@@ -185,7 +185,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 }
 
 // mixedLocks loads 20 locks of at least ten formats, none of which stores when it was acquired.
-func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
+func mixedLocks(t *testing.T, rdb server.Client) (keys []string) {
 	t.Helper()
 	now := rdb.Time(t.Context()).Val()
 	of := make(map[string]bool)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/shell"
@@ -127,7 +125,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			rdb := clientWith(t, redis.Options{Addr: addr, DB: c.db})
+			rdb := clientWith(t, addr, server.ClientOptions{DB: c.db})
 			const key = "lock:it's"
 			for _, way := range []string{"locktop", "redis-cli"} {
 				check.NoError(t, rdb.Set(t.Context(), key, token, 0).Err())

@@ -166,7 +166,7 @@ func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 }
 
 // ofOwners sets n locks lock:0 … of owner, and one of another one.
-func ofOwners(t *testing.T, addr string, n int, owner string) *redis.Client {
+func ofOwners(t *testing.T, addr string, n int, owner string) server.Client {
 	t.Helper()
 	rdb := clientTo(t, addr)
 	handOver(t, rdb, 0, n, owner)
@@ -175,7 +175,7 @@ func ofOwners(t *testing.T, addr string, n int, owner string) *redis.Client {
 }
 
 // handOver gives the locks from first on to an owner.
-func handOver(t *testing.T, rdb *redis.Client, first, end int, owner string) {
+func handOver(t *testing.T, rdb server.Client, first, end int, owner string) {
 	t.Helper()
 	p := rdb.Pipeline()
 	for i := first; i < end; i++ {
@@ -315,8 +315,8 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	for i := range rig.Addrs() {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)
-			node := check.Must(rdb.MasterForKey(t.Context(), key))(t)
-			if node.Options().Addr != rig.Addrs()[i] {
+			owner := check.Must(rig.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), key).Val())))(t)
+			if owner.Addr() != rig.Addrs()[i] {
 				continue
 			}
 			check.NoError(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
@@ -385,7 +385,7 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 
 // taker acquires a lock again and again, each time with another token, and
 // returns the tokens that other clients removed, as digests.
-func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[string]bool, err error) {
+func taker(ctx context.Context, rdb server.Client, key string) (robbed map[string]bool, err error) {
 	robbed = make(map[string]bool)
 	for n := 0; ctx.Err() == nil; n++ {
 		token := fmt.Sprintf("5f0c9a4e-2d3b-4c8a-9e1f-%012x", rand.Uint64N(1<<48))
@@ -413,7 +413,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	clients := testtier.Size(6, 12, 200)
 	addr := server.ForTest(t).Addr()
-	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 50})
+	rdb := clientWith(t, addr, server.ClientOptions{PoolSize: 50})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/tui"
@@ -222,7 +220,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	long(t, "it runs the program in a terminal")
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
-		rdb := clientWith(t, redis.Options{Addr: srv.Addr(), DB: db})
+		rdb := clientWith(t, srv.Addr(), server.ClientOptions{DB: db})
 		check.NoError(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 		check.NoError(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 	}
@@ -237,7 +235,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	term.press(":").enter("match mutex:*").press("Enter").want("1 lock ", "mutex:lock:one")
 	term.press("x").press("r").want("will still believe").press("y").want("released mutex:lock:one")
 
-	one := clientWith(t, redis.Options{Addr: srv.Addr(), DB: 1})
+	one := clientWith(t, srv.Addr(), server.ClientOptions{DB: 1})
 	n, err := one.Exists(context.Background(), "mutex:lock:one").Result()
 	check.True(t, n == 0 && err == nil, "%d locks are left, %v", n, err)
 	term.press(":").enter("db all").press("Enter").want("acts on the locks of one database")

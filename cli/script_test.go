@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"locktop/internal/server"
@@ -78,7 +77,7 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 			addr := start(scriptTB{env})
 			host, port, _ := strings.Cut(addr, ":")
 			env.Vars = append(env.Vars, "addr="+addr, "host="+host, "port="+port, "LOCKTOP_URL=redis://"+addr)
-			rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+			rdb := server.NewClient(addr, server.ClientOptions{})
 			env.Values[redisKey{}] = rdb
 			env.Defer(func() { _ = rdb.Close() })
 			return nil
@@ -98,8 +97,8 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 // redisKey is the key of the script's client.
 type redisKey struct{}
 
-func clientOf(ts *testscript.TestScript) *redis.Client {
-	return ts.Value(redisKey{}).(*redis.Client)
+func clientOf(ts *testscript.TestScript) server.Client {
+	return ts.Value(redisKey{}).(server.Client)
 }
 
 // scriptTB lets a script start a server that stops at the end of the script.

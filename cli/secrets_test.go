@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -155,7 +153,7 @@ const (
 
 // rotate gives a server a new user with a new password every rotateEvery, until stop. A user is deleted rotateEvery
 // after its credentials have expired, which ends its connections. command prints the credentials of the newest user.
-func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
+func rotate(t *testing.T, rdb server.Client) (command string, stop func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "credentials")
 	var users []string
@@ -195,7 +193,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 // lease: each hold is longer than the time to live of its credentials.
 func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	long(t, "passwords rotate for seconds")
-	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
+	rdb := clientWith(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
 	command, stop := rotate(t, rdb)
 	defer stop()
 	seen := watchAsAProgram(t, rdb, "--password-command", command, "--lock", "lock:*")
@@ -204,7 +202,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	o.workers, o.pause, o.dying, o.patient = 40, 50*time.Millisecond, 2*time.Second, true
 	o.lasts = time.Duration(testtier.Size(10, 10, 600)) * time.Second
 
-	load := spawn(t, "load", "-u", "redis://"+rdb.Options().Addr, "--password-command", command, "--json", "-n", "1",
+	load := spawn(t, "load", "-u", "redis://"+server.AddrOf(rdb), "--password-command", command, "--json", "-n", "1",
 		"--clients", "4", "--keys", "4", "--ttl", "2s", "--hold", "5s", "--think", "100ms", "--duration", o.lasts.String())
 	did := churn(t, rdb, seen, o)
 	load.exits(exitFine)

@@ -99,7 +99,7 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 }
 
 // loadStates executes a file of states.
-func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
+func loadStates(t *testing.T, rdb server.Client, file string) []state {
 	t.Helper()
 	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
@@ -135,7 +135,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 }
 
 // loadSamples loads the samples of all formats.
-func loadSamples(t *testing.T, rdb *redis.Client) []state {
+func loadSamples(t *testing.T, rdb server.Client) []state {
 	t.Helper()
 	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
@@ -164,14 +164,14 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 }
 
 // listen subscribes to a channel until the end of the test.
-func listen(t *testing.T, rdb *redis.Client, channel string) {
+func listen(t *testing.T, rdb server.Client, channel string) {
 	t.Helper()
-	sub := rdb.Subscribe(t.Context(), channel)
+	sub := server.Subscribe(t.Context(), rdb, channel)
 	t.Cleanup(func() { sub.Close() })
 	check.Must(sub.Receive(t.Context()))(t)
 }
 
-func issue(t *testing.T, rdb *redis.Client, words []string) {
+func issue(t *testing.T, rdb server.Client, words []string) {
 	t.Helper()
 	err := rdb.Do(context.Background(), anys(words)...).Err()
 	check.Require(t, err == nil || err == redis.Nil, "%q: %v", words, err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/proto"
-	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
 	"locktop/internal/check"
@@ -25,7 +24,7 @@ import (
 type topology struct {
 	flags     []string // to connect to it
 	servers   []string // all servers that store locks or copies of locks
-	stranger  redis.UniversalClient
+	stranger  server.Client
 	sentinels []*tap
 	chatter   []string // the commands that servers send each other
 	moving    bool     // a lock is in a slot that is moving
@@ -334,7 +333,7 @@ func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for db := 0; db < 16; db += 5 {
-		check.NoError(t, clientWith(t, redis.Options{Addr: addr, DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
+		check.NoError(t, clientWith(t, addr, server.ClientOptions{DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
 	}
 	doc, _ := listedOn(t, "-n", "all", "-u", "redis://"+addr)
 	dbs := ""

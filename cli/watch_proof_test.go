@@ -45,9 +45,9 @@ type witnessed struct {
 
 // watchAsAProgram runs locktop watch until the end of the test. It returns when
 // the server reports changes to it. It must print nothing on stderr.
-func watchAsAProgram(t *testing.T, rdb *redis.Client, flags ...string) *witnessed {
+func watchAsAProgram(t *testing.T, rdb server.Client, flags ...string) *witnessed {
 	t.Helper()
-	cmd := exec.Command("locktop", append([]string{"watch", "--json", "-u", "redis://" + rdb.Options().Addr}, flags...)...)
+	cmd := exec.Command("locktop", append([]string{"watch", "--json", "-u", "redis://" + server.AddrOf(rdb)}, flags...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -84,7 +84,7 @@ func (w *witnessed) take(c change, now time.Time) {
 }
 
 // attend creates a lock, so that the program learns the prefix, and waits until the program tracks changes.
-func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
+func (w *witnessed) attend(t *testing.T, rdb server.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token, ""}
 	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
@@ -148,7 +148,7 @@ func trafficOf(t *testing.T) traffic {
 // worker acquires, renews and releases a lock of its own, again and again.
 type worker struct {
 	traffic
-	rdb  *redis.Client
+	rdb  server.Client
 	seen *witnessed
 	key  string
 	did  map[change]time.Time // the changes made, with the server's time
@@ -195,13 +195,13 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	testtier.Long(t, "it watches thousands of changes")
-	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
+	rdb := clientWith(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	compareChanges(t, seen, churn(t, rdb, seen, trafficOf(t)))
 }
 
 // churn changes locks, and returns the changes made, with the server's time.
-func churn(t *testing.T, rdb *redis.Client, seen *witnessed, o traffic) map[change]time.Time {
+func churn(t *testing.T, rdb server.Client, seen *witnessed, o traffic) map[change]time.Time {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), o.lasts)
 	defer stop()
@@ -269,7 +269,7 @@ func percentiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %v, p99 %v, at most %v (%d)", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
 }
 
-func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
+func newLockClient(t *testing.T, rdb server.Client, owner string) *lock.Client {
 	t.Helper()
 	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
 	t.Cleanup(func() { _ = client.Close() })
@@ -287,7 +287,7 @@ var overwrite = redis.NewScript(`local was = redis.call('GET', KEYS[1]) if was t
 
 // proofRate is the number of holds that begin per second, of 20,000.
 type proofRate struct {
-	rdb     *redis.Client
+	rdb     server.Client
 	perSec  int
 	holds   int64
 	began   time.Time
@@ -459,7 +459,7 @@ func TestEveryHoldIsToldAsItEnded(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {
 		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
-			rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 1000})
+			rdb := clientWith(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 1000})
 			seen := watchAsAProgram(t, rdb)
 			p := &proofRate{rdb: rdb, perSec: perSec, holds: 20_000,
 				did: make(map[change]bool), ended: make(map[change]string), handed: make(map[change]bool), pollers: make(map[string]int)}

@@ -25,10 +25,9 @@ import (
 
 // renewing holds a lock and renews it, on one connection, until the test ends. It returns
 // the address of the connection.
-func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period time.Duration) string {
+func renewing(t *testing.T, rdb server.Client, key, value string, ttl, period time.Duration) string {
 	t.Helper()
-	cn := rdb.Conn()
-	t.Cleanup(func() { cn.Close() })
+	cn := server.ConnOf(t, rdb)
 	check.NoError(t, cn.Set(t.Context(), key, value, ttl).Err())
 	from := addressOf(t, cn)
 	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
@@ -37,7 +36,7 @@ func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period ti
 }
 
 // addressOf returns the address of a connection.
-func addressOf(t *testing.T, cn *redis.Conn) string {
+func addressOf(t *testing.T, cn redis.Cmdable) string {
 	t.Helper()
 	id := fmt.Sprintf("id=%d addr=", cn.ClientID(t.Context()).Val())
 	_, rest, found := strings.Cut(cn.ClientList(t.Context()).Val(), id) // Redis 6.0 has no CLIENT INFO
@@ -52,8 +51,8 @@ func identified(t *testing.T, args ...string) jsonIdentity {
 	return documentIn[jsonIdentity](t, locktop(t, append([]string{"who", "--json"}, args...)...))
 }
 
-func namedClient(t *testing.T, addr string, name string) *redis.Client {
-	return clientWith(t, redis.Options{Addr: addr, ClientName: name})
+func namedClient(t *testing.T, addr string, name string) server.Client {
+	return clientWith(t, addr, server.ClientOptions{Name: name})
 }
 
 func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
@@ -61,8 +60,7 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	where := []string{"-u", "redis://" + addr}
 	rdb := namedClient(t, addr, "batch-57")
-	connection := rdb.Conn()
-	defer connection.Close()
+	connection := server.ConnOf(t, rdb)
 	if err := connection.Set(t.Context(), "job-lock:default:report", "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +122,7 @@ func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
 func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t, "--requirepass", "c4nary")
-	rdb := clientWith(t, redis.Options{Addr: child.Addr(), Password: "c4nary"})
+	rdb := clientWith(t, child.Addr(), server.ClientOptions{Password: "c4nary"})
 	key := "lock:\xffa b"
 	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
 	for range testtier.Size(3, 3, 100) {
@@ -136,7 +134,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 	eventually(t, func() bool { return !monitors(t, rdb) })
 }
 
-func monitors(t *testing.T, rdb *redis.Client) bool {
+func monitors(t *testing.T, rdb server.Client) bool {
 	t.Helper()
 	list := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	return strings.Contains(list, " flags=O ")
@@ -325,7 +323,7 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 		t.Skip("there is no /proc")
 	}
 	child := server.ForTest(t, "--requirepass", canary)
-	rdb := clientWith(t, redis.Options{Addr: child.Addr(), Password: canary})
+	rdb := clientWith(t, child.Addr(), server.ClientOptions{Password: canary})
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
@@ -351,8 +349,7 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	send(t, addr, "HSET", "orders", id+":51", 1)
 	send(t, addr, "PEXPIRE", "orders", 60_000)
 	rdb := namedClient(t, addr, "")
-	cn := rdb.Conn()
-	t.Cleanup(func() { cn.Close() })
+	cn := server.ConnOf(t, rdb)
 	from := addressOf(t, cn)
 	check.NoError(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
 	repeat(t, 1300*time.Millisecond, func(ctx context.Context) {

@@ -26,6 +26,8 @@ type ClientOptions struct {
 
 	Username, Password string
 	DB                 int
+	Name               string // of the connections
+	PoolSize           int    // 0 = that of go-redis
 }
 
 // NewClient returns a client of the server at addr.
@@ -34,6 +36,7 @@ type ClientOptions struct {
 func NewClient(addr string, o ClientOptions) Client {
 	options := redis.Options{
 		Addr: addr, Username: o.Username, Password: o.Password, DB: o.DB,
+		ClientName: o.Name, PoolSize: o.PoolSize,
 		Dialer: o.Dial, DialTimeout: o.Timeout, ReadTimeout: o.Timeout, DisableIdentity: true,
 	}
 	if o.NoRetry {
@@ -42,14 +45,31 @@ func NewClient(addr string, o ClientOptions) Client {
 	return redis.NewClient(&options)
 }
 
+// NewClusterClient returns a client of a cluster.
+//
+//go:noinline // as NewClient
+func NewClusterClient(addrs []string) Client {
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+}
+
 // AddrOf returns the address of the server of a client.
 //
 //go:noinline // as NewClient
 func AddrOf(rdb Client) string { return rdb.(*redis.Client).Options().Addr }
 
+// ConnOf returns a connection of a client, which ends with the test.
+//
+//go:noinline // as NewClient
+func ConnOf(t TB, rdb Client) redis.Cmdable {
+	cn := rdb.(*redis.Client).Conn()
+	t.Cleanup(func() { _ = cn.Close() })
+	return cn
+}
+
 // Subscription is a [redis.PubSub], whose mention has the price of redis.Client.
 type Subscription interface {
 	Receive(ctx context.Context) (any, error)
+	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
 	ReceiveMessage(ctx context.Context) (*redis.Message, error)
 	Close() error
 }
