@@ -55,7 +55,8 @@ type subscriber struct{ *redis.PubSub }
 
 func (s subscriber) Messages() <-chan any { return s.ChannelWithSubscriptions() }
 
-// reader is the conn on which a command was written.
+// reader is the conn on which a command was written. It hides the client of the conn, as subscriber
+// hides its.
 type reader interface {
 	readFor(ctx context.Context, c *Command)
 }
