@@ -34,7 +34,7 @@ func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context
 			if err != nil {
 				return nil, err
 			}
-			//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
+			// Servers before 7.0 do not know CLUSTER SHARDS.
 			slots, err := rdb.ClusterSlots(ctx).Result()
 			switch {
 			case err == nil:

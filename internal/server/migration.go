@@ -128,7 +128,7 @@ func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 			continue
 		}
 		rdb := dial(node)
-		//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
+		// Servers before 7.0 do not know CLUSTER SHARDS.
 		parts, err := rdb.ClusterSlots(ctx).Result()
 		_ = rdb.Close()
 		if err != nil {
