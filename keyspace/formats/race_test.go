@@ -269,6 +269,7 @@ func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 		}
 	}
 	t.Logf("%d races in %d samples: %d broken, %d refused", done+changed, raced, done, changed)
-	check.True(t, raced >= testtier.Size(20, 70, 70) && done >= raced && changed >= testtier.Size(raced/4, raced, raced),
+	enough := testtier.Size(raced/4, raced, raced) // a slow machine breaks fewer holds, and a quick one is refused less often
+	check.True(t, raced >= testtier.Size(20, 70, 70) && done >= enough && changed >= enough,
 		"%d broken and %d refused in %d samples: that proves little", done, changed, raced)
 }
