@@ -51,8 +51,8 @@ func NewMultiSource(list SourceLister, o MultiOptions) *MultiSource {
 
 // Snapshot takes snapshots of all sources at once and merges them. It fails only if no
 // source answers; the snapshot then has what was read before the errors. A master of a
-// cluster that received keys meanwhile is read again, because those keys may not have
-// been seen on their old master.
+// cluster that may have received keys meanwhile is read again, because those keys may not
+// have been seen on their old master.
 func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	sources, err := m.list(ctx)
 	if err != nil {
@@ -131,6 +131,7 @@ func (m *MultiSource) readParts(ctx context.Context, sources []NamedSource, part
 // repeatMoved reads the nodes again to which keys moved during the read, and adds the
 // result. If a slot moved in and out again, locks may have been missed.
 func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, parts []keyspace.Part) {
+	addLateMoves(parts)
 	var moved []int
 	for i, p := range parts {
 		if p.Err == nil && anyIn(p.Moves) {
@@ -155,6 +156,24 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 			p.Snapshot = first
 		}
 		parts[i] = p
+	}
+}
+
+// addLateMoves adds each slot that left a node during its read, and came to none during the read
+// of that one, to those that may have come to the other nodes: the read of its new node had ended
+// before the move.
+func addLateMoves(parts []keyspace.Part) {
+	for slot := range keyspace.SlotCount {
+		var went, came bool
+		for _, p := range parts {
+			went = went || p.Moves != nil && p.Moves.Went[slot]
+			came = came || p.Moves != nil && p.Moves.Came[slot]
+		}
+		for _, p := range parts {
+			if went && !came && p.Moves != nil {
+				p.Moves.Came[slot] = !p.Moves.Went[slot]
+			}
+		}
 	}
 }
 

@@ -101,8 +101,12 @@ func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	check.True(t, s.Nodes[0].Locks == 1 && s.Nodes[1].Locks == 1, "its nodes are %+v", s.Nodes)
 }
 
-// growing is a source with one more lock in each snapshot.
-type growing struct{ looks, goes int }
+// growing is a source with one more lock in each snapshot. Slot 7 comes to it during the first
+// one, unless the first one ends too early, and another slot goes during the second one.
+type growing struct {
+	looks, goes int
+	early       bool
+}
 
 func (g *growing) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	g.looks++
@@ -112,18 +116,23 @@ func (g *growing) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	}
 	s := on("node1", start, 5, locks...)
 	s.Moves = &keyspace.SlotMoves{}
-	s.Moves.Came[7], s.Moves.Went[g.goes] = g.looks == 1, g.looks == 2
+	s.Moves.Came[7], s.Moves.Went[g.goes] = g.looks == 1 && !g.early, g.looks == 2
 	return s, nil
 }
 
 func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
-	for slot, complete := range map[int]bool{6: true, 7: false} {
-		s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
-		}, MultiOptions{Mode: "cluster"}))
-		got := keys(s)
-		check.True(t, slices.Equal(got, []string{"l0", "l1", "z"}) && s.Complete == complete,
-			"it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
+	for _, early := range []bool{false, true} {
+		for slot, complete := range map[int]bool{6: true, 7: false} {
+			old := on("node2", start, 5, "z=1")
+			old.Moves = &keyspace.SlotMoves{}
+			old.Moves.Went[7] = true
+			s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
+				return []NamedSource{{Addr: "node1", Source: &growing{goes: slot, early: early}}, {Addr: "node2", Source: fixed{snap: old}}}, nil
+			}, MultiOptions{Mode: "cluster"}))
+			got := keys(s)
+			check.True(t, slices.Equal(got, []string{"l0", "l1", "z"}) && s.Complete == complete,
+				"read before the move: %v: it shows %q, complete: %v, %q", early, got, s.Complete, s.Problems)
+		}
 	}
 }
 
