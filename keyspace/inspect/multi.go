@@ -163,16 +163,19 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 // of that one, to those that may have come to the other nodes: the read of its new node had ended
 // before the move.
 func addLateMoves(parts []keyspace.Part) {
-	for slot := range keyspace.SlotCount {
-		var went, came bool
-		for _, p := range parts {
-			went = went || p.Moves != nil && p.Moves.Went[slot]
-			came = came || p.Moves != nil && p.Moves.Came[slot]
+	var all []*keyspace.SlotMoves
+	for i := range parts {
+		if m := parts[i].Moves; m != nil { // it was scanned
+			all = append(all, m)
 		}
-		for _, p := range parts {
-			if went && !came && p.Moves != nil {
-				p.Moves.Came[slot] = !p.Moves.Went[slot]
-			}
+	}
+	for slot := range keyspace.SlotCount {
+		went := slices.ContainsFunc(all, func(m *keyspace.SlotMoves) bool { return m.Went[slot] })
+		if !went || slices.ContainsFunc(all, func(m *keyspace.SlotMoves) bool { return m.Came[slot] }) {
+			continue
+		}
+		for _, m := range all {
+			m.Came[slot] = !m.Went[slot]
 		}
 	}
 }

@@ -42,7 +42,7 @@ func on(addr string, at time.Time, seconds int, locks ...string) keyspace.Snapsh
 }
 
 // sourcesOf returns the sources as servers node1, node2 …
-func sourcesOf(sources ...fixed) []NamedSource {
+func sourcesOf(sources ...Source) []NamedSource {
 	all := make([]NamedSource, len(sources))
 	for i, s := range sources {
 		all[i] = NamedSource{fmt.Sprintf("node%d", i+1), s}
@@ -126,12 +126,12 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 			old := on("node2", start, 5, "z=1")
 			old.Moves = &keyspace.SlotMoves{}
 			old.Moves.Went[7] = true
-			s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
-				return []NamedSource{{Addr: "node1", Source: &growing{goes: slot, early: early}}, {Addr: "node2", Source: fixed{snap: old}}}, nil
-			}, MultiOptions{Mode: "cluster"}))
+			other := &growing{goes: 6, early: true} // it is read again only if it may be the new node
+			s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(&growing{goes: slot, early: early}, fixed{snap: old}, other)))
 			got := keys(s)
 			check.True(t, slices.Equal(got, []string{"l0", "l1", "z"}) && s.Complete == complete,
 				"read before the move: %v: it shows %q, complete: %v, %q", early, got, s.Complete, s.Problems)
+			check.Equal(t, other.looks == 2, early, "another node is read again")
 		}
 	}
 }
