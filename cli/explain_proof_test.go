@@ -338,6 +338,7 @@ func TestEveryCauseIsStagedOnRealServers(t *testing.T) {
 // records them, and explain names their causes and costs.
 func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 	testtier.Long(t, "locks expire in real time")
+	t.Parallel()
 	tellEach(t, commonest())
 	t.Run("nothing", func(t *testing.T) {
 		t.Parallel()

@@ -121,22 +121,25 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, cluster)
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
-	for name, flags := range map[string][]string{
-		"single":   {"-u", "redis://" + single.Addr()},
-		"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
-		"cluster":  {"--cluster", "-u", "redis://" + cluster.Addrs()[0]},
-	} {
-		t.Run(name, func(t *testing.T) {
-			flags = append(flags, "--ssh", "inner")
-			doc, said := listedOn(t, flags...)
-			lockNamed(t, doc, "lock:a")
-			check.True(t, said == "", "it says %q", said)
-			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s",
-				"--timeout", "10s", "--threshold", "outage.longest < 1m"}, flags...)
-			locktop(t, load...).fails(t, exitUsage, "behind inner is on another machine")
-			locktop(t, append(load, "--yes-load-this-server")...).says(t, exitFine)
-		})
-	}
+	t.Run("all", func(t *testing.T) {
+		for name, flags := range map[string][]string{
+			"single":   {"-u", "redis://" + single.Addr()},
+			"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
+			"cluster":  {"--cluster", "-u", "redis://" + cluster.Addrs()[0]},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				flags = append(flags, "--ssh", "inner")
+				doc, said := listedOn(t, flags...)
+				lockNamed(t, doc, "lock:a")
+				check.True(t, said == "", "it says %q", said)
+				load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s",
+					"--timeout", "10s", "--threshold", "outage.longest < 1m"}, flags...)
+				locktop(t, load...).fails(t, exitUsage, "behind inner is on another machine")
+				locktop(t, append(load, "--yes-load-this-server")...).says(t, exitFine)
+			})
+		}
+	})
 	configure(t, 0o600, "contexts:", "  far: {url: 'redis://"+single.Addr()+"', ssh: inner}", "  bad: {ssh: -oNo}")
 	for _, flags := range [][]string{{"--context", "far"}, {"-u", "redis://" + single.Addr(), "--ssh", "inner"}} {
 		got := locktop(t, append([]string{"inspect", "lock:a"}, flags...)...)

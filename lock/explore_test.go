@@ -373,7 +373,7 @@ func TestExplore(t *testing.T) {
 		repeat(t, text)
 		return
 	}
-	limit := testtier.Size(4, 500, 10_000)
+	limit := testtier.Size(4, 200, 10_000)
 	if n, err := strconv.Atoi(os.Getenv(exploreOrders)); err == nil {
 		limit = n
 	}
