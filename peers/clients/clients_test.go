@@ -15,6 +15,8 @@ import (
 	"locktop/loadgen"
 )
 
+func TestMain(m *testing.M) { os.Exit(server.Tests{M: m, Parallel: 8}.Run()) }
+
 // clients returns the clients that can run here. With LOCKTOP_REQUIRE_PEERS=1, as in CI, a
 // client that cannot run fails the test.
 func clients(t *testing.T) []Client {
@@ -59,6 +61,7 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 }
 
 func TestClients(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		t.Run(strings.TrimSpace(c.Name), func(t *testing.T) {
 			t.Parallel()

@@ -32,6 +32,7 @@ type identity struct {
 // Locktop who names the connection of the holder for real libraries, and its two ways,
 // coincidence and MONITOR, agree.
 func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	found, missing, err := Build(t.Context(), ".", bin)
 	check.NoError(t, err)
