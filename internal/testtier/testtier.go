@@ -4,15 +4,18 @@
 //     real server for each promise.
 //   - [LongVariable] also runs the tests that call [Long]. CI does so.
 //   - [ProofVariable] runs the tests at the sizes of docs/reliability.md. It implies the long tier.
+//
+// With [SmallVariable], the tests of the long tier have the sizes of the first.
 package testtier
 
 import "os"
 
-// LongVariable and ProofVariable are the environment variables that select a tier, by any
-// value but the empty one.
+// LongVariable and ProofVariable are the environment variables that select a tier, and
+// SmallVariable the one that makes the long tier small, by any value but the empty one.
 const (
 	LongVariable  = "LOCKTOP_LONG"
 	ProofVariable = "LOCKTOP_PROOF"
+	SmallVariable = "LOCKTOP_SMALL"
 )
 
 // TB is the part of *testing.T and *testing.B that this package uses.
@@ -50,7 +53,7 @@ func Size(first, long, proof int) int {
 	switch {
 	case Proving():
 		return proof
-	case InLong():
+	case InLong() && os.Getenv(SmallVariable) == "":
 		return long
 	default:
 		return first
