@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -13,13 +14,17 @@ import (
 // Scenario 81.
 func TestADeadContextSendsNothing(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.link.Refuse(errors.New("nothing must be sent"))
 		dead, cancel := context.WithCancel(ctx)
 		cancel()
-		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		c := r.client(lock.Config{})
+		m := c.Mutex("orders", lock.Options{})
+		r.must(r.lock(m).Unlock(ctx)) // the connection is open now
+		before := c.Stats()
 		for _, try := range []func(context.Context) (*lock.Lease, error){m.TryLock, m.Lock} {
 			check.ErrorIs(r, tried(try(dead)), context.Canceled)
 		}
+		synctest.Wait()
+		check.Equal(r, c.Stats(), before, "an acquire was tried")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -25,6 +26,25 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			r.link.Thaw()
 			r.until("the release", func() bool { return r.rdb.Exists(ctx, kind).Val() == 0 })
 		}
+	})
+}
+
+// The reply arrives while Close waits for the call.
+func TestALockThatIsGrantedDuringCloseIsGivenBack(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		m := c.Mutex("orders", lock.Options{TTL: time.Minute})
+		r.must(r.lock(m).Unlock(ctx)) // the connection is open now
+		r.link.FreezeReplies()
+		call := lockAsync(ctx, m)
+		synctest.Wait()
+		closed := inBackground(c.Close)
+		synctest.Wait()
+		r.link.Thaw()
+		<-call.done
+		check.ErrorIs(r, call.err, lock.ErrClosed)
+		r.must(<-closed)
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "locks")
 	})
 }
 
