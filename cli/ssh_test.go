@@ -121,7 +121,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, cluster)
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
-	t.Run("all", func(t *testing.T) {
+	t.Run("all", func(t *testing.T) { // ends when each of them has ended
 		for name, flags := range map[string][]string{
 			"single":   {"-u", "redis://" + single.Addr()},
 			"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
