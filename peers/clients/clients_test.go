@@ -28,8 +28,9 @@ func clients(t *testing.T) []Client {
 }
 
 // load runs clients on servers of their own for s.Duration, and then for up to a minute until
-// they released often enough. It fails the test unless all of them work.
-func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) loadgen.Metrics {
+// shown is true: on a busy machine they do less in a second. It fails the test unless all of them
+// work, and show it.
+func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, shown func(loadgen.Metrics) bool) loadgen.Metrics {
 	t.Helper()
 	on := server.IndependentForTest(t, nodes)
 	servers := loadgen.Servers{Power: on}
@@ -43,7 +44,7 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 	s.Duration += time.Minute
 	r := check.Must(loadgen.New(servers, s.WithClient(c.Command)))(t)
 	check.NoError(t, r.Start())
-	for m := r.Metrics(); m.Running && (m.Elapsed < least || m.Released < enough); m = r.Metrics() {
+	for m := r.Metrics(); m.Running && (m.Elapsed < least || !shown(m)); m = r.Metrics() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	err := r.Stop()
@@ -57,6 +58,7 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 		keys, err := rdb.Keys(t.Context(), "*").Result()
 		check.True(t, err == nil && len(keys) == 0, "keys left on node %d: %q, %v", i+1, keys, err)
 	}
+	check.True(t, shown(m), "%+v, %+v", m.Counts, m.Violations)
 	return m
 }
 
@@ -80,10 +82,10 @@ func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	m := load(t, c, nodes, loadgen.Scenario{
 		Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
 		Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond), Faults: faults,
-	}, 5)
+	}, func(m loadgen.Metrics) bool { return m.Released >= 5 })
 	// A Redlock may miss an answer, and a node that stops loses its part of a lock: then no majority may be left to release.
 	ended := m.Acquired == m.Released || c.quorum && m.Acquired == m.Released+m.Lost+m.Expired+m.Unconfirmed
-	check.True(t, m.Released >= 5 && ended, "%d acquired, %d released, %d lost, %d expired, %d unconfirmed, %d errors: %s",
+	check.True(t, ended, "%d acquired, %d released, %d lost, %d expired, %d unconfirmed, %d errors: %s",
 		m.Acquired, m.Released, m.Lost, m.Expired, m.Unconfirmed, m.Errors, m.LastErr)
 	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.ForeignUnlocks <= 0,
 		"overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
@@ -94,18 +96,21 @@ func (c Client) testLongHolds(t *testing.T) {
 		Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
 		Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
 		Faults: []loadgen.Fault{{At: 4500 * time.Millisecond, Kind: loadgen.Freeze, Clients: 2, For: 2500 * time.Millisecond}},
-	}, 0)
-	lost := m.Lost + m.Expired
-	switch v := m.Violations; {
-	case c.deletesAny != (v.Overlap.Count > 0), !c.mayNotTell && c.deletesAny != (v.ForeignUnlocks > 0):
-		t.Errorf("overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlocks)
-	case c.fixed:
-		check.AtLeast(t, lost, 3, "lost or expired")
-	case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
-		check.True(t, lost >= 2 && m.Released >= 1, "%d released, %d lost or expired", m.Released, lost)
-	case m.Released < 2 || lost < 1 && !c.mayNotTell:
-		t.Errorf("%d released, %d lost or expired", m.Released, lost)
-	}
+	}, func(m loadgen.Metrics) bool {
+		lost, v := m.Lost+m.Expired, m.Violations
+		switch {
+		case c.deletesAny:
+			return lost >= 3 && v.Overlap.Count > 0 && v.ForeignUnlocks > 0
+		case c.fixed:
+			return lost >= 3
+		case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
+			return lost >= 2 && m.Released >= 1
+		}
+		return m.Released >= 2 && (lost >= 1 || c.mayNotTell)
+	})
+	v := m.Violations
+	check.True(t, c.deletesAny || v.Overlap.Count <= 0 && (v.ForeignUnlocks <= 0 || c.mayNotTell),
+		"overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlocks)
 }
 
 func TestTheDocumentationHasTheClient(t *testing.T) {
