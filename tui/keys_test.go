@@ -277,6 +277,7 @@ func TestTheSampleScreen(t *testing.T) {
 			d.press("/", "up").wantNot("page load").press("esc")
 		},
 		"privacy hides all names": func(d *driver) {
+			d.app.privacy.salt = [16]byte{} // a random hash may contain 4711
 			for _, page := range []string{"1", "2", "5", "6"} {
 				d.press(page, "/").enter("nightly").press("enter")
 			}
