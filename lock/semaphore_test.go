@@ -234,24 +234,32 @@ func TestTheNextWaiterOfAProcessKnowsTheNearestDeadline(t *testing.T) {
 	})
 }
 
-// Two holders die shortly after one another. The waiter that gets the first permit tells
-// the other one of its process when the second is free: nobody sends a message.
+// Two holders die at the same time, or shortly after one another. The waiter that gets the first
+// permit tells the other one of its process that the second is free, or when it is: nobody sends a
+// message, and the process may be unable to register.
 func TestTheNextWaiterOfAProcessKnowsWhenTheNextDeadHolderEnds(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c, _ := r.process("waiting")
-		died := time.Now()
-		for _, name := range []string{"doomed", "doomed, too"} {
-			doomed, link := r.process(name)
-			r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
-			link.Freeze()
-			time.Sleep(100 * time.Millisecond)
+	for _, registers := range []bool{true, false} {
+		for _, apart := range []time.Duration{0, 100 * time.Millisecond} {
+			sub(t, fmt.Sprintf("registers: %v, %v apart", registers, apart), inBubble, func(r *rig) {
+				if !registers {
+					r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err())
+				}
+				c, _ := r.process("waiting")
+				died := time.Now()
+				for _, name := range []string{"doomed", "doomed, too"} {
+					doomed, link := r.process(name)
+					r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
+					link.Freeze()
+					time.Sleep(apart)
+				}
+				o := lock.Options{TTL: time.Minute}
+				first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
+				leases := []*lock.Lease{r.won(first), r.won(second)}
+				check.AtMost(r, time.Since(died), 20*time.Second+apart+5*time.Millisecond, "the second permit was free after")
+				r.unlockAll(leases...)
+			})
 		}
-		o := lock.Options{TTL: time.Minute}
-		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
-		leases := []*lock.Lease{r.won(first), r.won(second)}
-		check.AtMost(r, time.Since(died), 20*time.Second+105*time.Millisecond, "the second permit was free after")
-		r.unlockAll(leases...)
-	})
+	}
 }
 
 // Dead permits count for nothing, are removed up to 100 at a time, and go with the key.
