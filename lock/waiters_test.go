@@ -53,7 +53,7 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 	onBothLong(t, "it counts the commands of 21 processes, which a busy machine adds to", func(r *rig) {
 		for _, kind := range wakingOneKinds {
 			// A semaphore also reads the time, the limit and the last deadline.
-			order := r.wakesOne(kind, kind, map[string]float64{"mutex": 14, "reentrant": 14, "semaphore": 19}[kind])
+			order := r.wakesOne(kind, kind, map[string]float64{"mutex": 25, "reentrant": 25, "semaphore": 35}[kind])
 			if r.fake { // a look of a slow machine may come before the process that was woken
 				check.Equal(r, order, upTo(testtier.Size(8, 20, 20)), "%s: served in the order", kind)
 			}
@@ -63,8 +63,8 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 
 // wakesOne has processes wait for a lock of a kind behind a holder, and returns the order in which
 // they are served after its release. It checks that each hand-off costs at most so many commands: a
-// release, an attempt and the looks of a slow machine; an attempt of each process would be 20
-// times 5 commands.
+// release, an attempt and the looks of a slow machine. An attempt of each process would be 20
+// times 5 commands. That no second process is woken is visible in the order of the embedded server.
 func (r *rig) wakesOne(kind, holder string, most float64) string {
 	r.Helper()
 	first, _ := r.process("first")
