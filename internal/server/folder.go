@@ -56,6 +56,28 @@ func TempDir() (path string, remove func() error, err error) {
 	return f.path, f.remove, nil
 }
 
+// ownTempDir makes a new directory and has it be the temporary folder of this process and its
+// children until end is called, as far as the system obeys TMPDIR.
+func ownTempDir() (end func()) {
+	const name = "TMPDIR"
+	before, set := os.LookupEnv(name)
+	path, remove, err := TempDir()
+	if err == nil {
+		err = os.Setenv(name, path)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return func() {
+		if set {
+			_ = os.Setenv(name, before)
+		} else {
+			_ = os.Unsetenv(name)
+		}
+		_ = remove()
+	}
+}
+
 // inherited are the files to pass to the server, so that the lock lasts as long as it runs.
 func (f *folder) inherited() []*os.File {
 	if f.lock == nil {

@@ -20,13 +20,19 @@ import (
 )
 
 // asProgram is the environment variable that makes this test binary another program: a
-// parent, which starts a child and waits to be killed, or a later start.
+// parent, which starts a child and waits to be killed, tests that do, or a later start.
 const asProgram = "LOCKTOP_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case "parent":
 		parent()
+	case "tests":
+		server.Tests{Parallel: 1, M: testsFunc(func() {
+			if _, err := os.MkdirTemp("", "of-a-test-"); err == nil {
+				parent()
+			}
+		})}.Run()
 	case "later start":
 		if _, remove, err := server.TempDir(); err != nil || remove() != nil {
 			os.Exit(1)
@@ -90,8 +96,15 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 	check.True(t, err == nil && group == pid, "its process group is %d, %v; want one of its own, %d", group, err, pid)
 }
 
-// When the parent is killed, the child ends, too, and the next start removes its directory.
+// When the parent is killed, the child ends, too, and the next start removes its directory, and those
+// of the parent's tests.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
+	for _, what := range []string{"parent", "tests"} {
+		t.Run(what, func(t *testing.T) { testKilled(t, what) })
+	}
+}
+
+func testKilled(t *testing.T, parent string) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
@@ -102,10 +115,10 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	}
 	folders := func() int {
 		check.NoError(t, program("later start").Run())
-		names := check.Must(filepath.Glob(filepath.Join(tmp, "locktop-*")))(t)
+		names := check.Must(filepath.Glob(filepath.Join(tmp, "*")))(t)
 		return len(names)
 	}
-	cmd := program("parent")
+	cmd := program(parent)
 	stdin := check.Must(cmd.StdinPipe())(t)
 	defer stdin.Close()
 	stdout := check.Must(cmd.StdoutPipe())(t)
@@ -125,6 +138,6 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 		check.Require(t, !time.Now().After(end), "the child on %s outlived its parent", addr)
 	}
 	for end := time.Now().Add(10 * time.Second); folders() > 0; time.Sleep(time.Millisecond) {
-		check.Require(t, !time.Now().After(end), "the directory of the killed child stays")
+		check.Require(t, !time.Now().After(end), "the directory of a killed %s stays", parent)
 	}
 }

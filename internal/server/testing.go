@@ -35,8 +35,10 @@ type Tests struct {
 	Parallel int                    // how many parallel tests run at the same time; at most four under the race detector
 }
 
-// Run runs the tests. [ForTest] gives the server of a test to a later one.
+// Run runs the tests. [ForTest] gives the server of a test to a later one. The tests have a temporary
+// folder of their own, see [TempDir].
 func (ts Tests) Run() int {
+	defer ownTempDir()()
 	SetParallel(ts.Parallel)
 	debug.SetGCPercent(400) // each script in an embedded server makes a Lua state: a third of the CPU time is for garbage otherwise
 	idle.keep()
