@@ -84,7 +84,7 @@ func byName() []keyspace.Format {
 				"the name begins with lock., and the value is a time in ms"),
 			Prefixes: []string{"lock."},
 			Actions:  valueActions(),
-			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
+			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Certain, 20*time.Second)},
 		}),
 		simpleRedisMutex(),
 		// node-resque's plugins JobLock and QueueLock: the deadline in seconds, under a name that ends

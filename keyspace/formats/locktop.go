@@ -214,7 +214,7 @@ func locktopSamples() []keyspace.Sample {
 			"SET {fleet}:dispatch "+token+" PX 20000",
 			"DEL {fleet}:dispatch::queue {fleet}:dispatch::alive",
 			"ZADD {fleet}:dispatch::queue 41 "+second+" 42 "+third,
-			"ZADD {fleet}:dispatch::alive {ms+5000} "+second+" {ms+5000} "+third,
+			"ZADD {fleet}:dispatch::alive {ms+15000} "+second+" {ms+15000} "+third,
 			"PEXPIRE {fleet}:dispatch::queue 20000",
 			"PEXPIRE {fleet}:dispatch::alive 20000"),
 	}

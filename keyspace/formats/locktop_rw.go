@@ -153,7 +153,7 @@ func locktopRWSamples() []keyspace.Sample {
 			"DEL rates:eur {rates:eur}:waiters",
 			"ZADD {rates:eur}:waiters {ms-3000}000 "+e,
 			"PEXPIRE {rates:eur}:waiters 30000",
-			"HSET rates:eur v 1 r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+2900}:"+d+" s 1",
+			"HSET rates:eur v 1 r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+20000}:"+d+" s 1",
 			"PEXPIRE rates:eur 30000"),
 		sample("a writer that reads, too, fenced", 28*time.Second, keyspace.Lock{
 			Key: "rates:usd", Kind: keyspace.RW, Fence: 17,

@@ -106,9 +106,9 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 
 func (p majorityPrefix) samples() []keyspace.Sample {
 	const token = "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes"
-	s := opaqueSample("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 5*time.Second)
+	s := opaqueSample("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 20*time.Second)
 	for i := 1; i < 3; i++ {
-		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "5000"})
+		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "20000"})
 	}
 	s.Want.Evidence = []string{"3 of its 3 keys have the same value"}
 	return []keyspace.Sample{s}
