@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,15 +22,23 @@ import (
 
 func TestMain(m *testing.M) {
 	executable = func() (string, error) { return exec.LookPath("locktop") } // not this test
-	testscript.Main(isolated{m}, map[string]func(){
+	end := func() {}
+	if filepath.Base(os.Args[0]) != "locktop" { // for a directory of testscript; the tests have their own
+		end = server.OwnTempDir()
+	}
+	testscript.Main(isolated{m, end}, map[string]func(){
 		"locktop": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
 }
 
 // isolated runs the tests without the user's environment: its addresses, its passwords and its audit log.
-type isolated struct{ *testing.M }
+type isolated struct {
+	*testing.M
+	end func()
+}
 
 func (m isolated) Run() int {
+	defer m.end()
 	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL", "REDISCLI_AUTH"} {
 		os.Unsetenv(name)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 )
@@ -25,11 +26,14 @@ type folder struct {
 // removeOnce removes what killed processes have left, before the first folder of this process.
 var removeOnce sync.Once
 
+// tempDir is the temporary folder, also during [OwnTempDir].
+var tempDir = os.TempDir()
+
 // newFolder makes the directory of a server in the temporary folder. Only when it is locked, it
 // gets a name that removeLeftovers looks for.
 func newFolder() (*folder, error) {
-	removeOnce.Do(func() { removeLeftovers(os.TempDir()) })
-	unclaimed, err := os.MkdirTemp("", unclaimedName)
+	removeOnce.Do(func() { removeLeftovers(tempDir) })
+	unclaimed, err := os.MkdirTemp(tempDir, unclaimedName)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +60,13 @@ func TempDir() (path string, remove func() error, err error) {
 	return f.path, f.remove, nil
 }
 
-// ownTempDir makes a new directory and has it be the temporary folder of this process and its
-// children until end is called, as far as the system obeys TMPDIR.
-func ownTempDir() (end func()) {
+// OwnTempDir makes a directory like [TempDir], and has it be the temporary folder of this process and
+// its children until end is called. On other systems than Linux it does nothing: the path of a socket
+// there would be too long.
+func OwnTempDir() (end func()) {
+	if runtime.GOOS != "linux" {
+		return func() {}
+	}
 	const name = "TMPDIR"
 	before, set := os.LookupEnv(name)
 	path, remove, err := TempDir()

@@ -99,12 +99,12 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 // When the parent is killed, the child ends, too, and the next start removes its directory, and those
 // of the parent's tests.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
-	for _, what := range []string{"parent", "tests"} {
-		t.Run(what, func(t *testing.T) { testKilled(t, what) })
+	for what, folders := range map[string]int{"parent": 1, "tests": 2} {
+		t.Run(what, func(t *testing.T) { testKilled(t, what, folders) })
 	}
 }
 
-func testKilled(t *testing.T, parent string) {
+func testKilled(t *testing.T, parent string, want int) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
@@ -130,7 +130,7 @@ func testKilled(t *testing.T, parent string) {
 	line, err := lines.ReadString('\n')
 	check.Require(t, line == "thread gone\n", "the parent says %q, %v", line, err)
 	check.Require(t, answers(addr), "no child answers on %q once the thread that asked for it is gone", addr)
-	check.Equal(t, folders(), 1, "directories beside a start")
+	check.Equal(t, folders(), want, "directories beside a start")
 
 	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()

@@ -36,9 +36,9 @@ type Tests struct {
 }
 
 // Run runs the tests. [ForTest] gives the server of a test to a later one. The tests have a temporary
-// folder of their own, see [TempDir].
+// folder of their own, see [OwnTempDir].
 func (ts Tests) Run() int {
-	defer ownTempDir()()
+	defer OwnTempDir()()
 	SetParallel(ts.Parallel)
 	debug.SetGCPercent(400) // each script in an embedded server makes a Lua state: a third of the CPU time is for garbage otherwise
 	idle.keep()
