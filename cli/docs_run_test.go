@@ -97,9 +97,7 @@ type docSite struct {
 
 func newDocSite(t *testing.T) *docSite {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
-	check.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := socketDir(t)
 	s := &docSite{t: t, dir: dir, servers: map[string]string{}}
 	hash := check.Must(bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost))(t)
 	s.script("my-client", `exec locktop load --as-client mutex`)

@@ -67,12 +67,8 @@ func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
 		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
 	}
-	dir, remove, err := server.TempDir() // a socket's path must be short
-	check.NoError(t, err)
-	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
-		_ = remove()
-	})
+	dir := socketDir(t)
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })
 	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
 	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
 	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -50,6 +51,15 @@ func (m isolated) Run() int {
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
 	return server.Tests{M: m.M, Parallel: 16}.Run()
+}
+
+// socketDir is t.TempDir with a short path, because that of a socket has about 100 bytes at most.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, remove, err := server.TempDir()
+	check.NoError(t, err)
+	t.Cleanup(func() { _ = remove() })
+	return dir
 }
 
 func TestScriptsOnRedis(t *testing.T) {

@@ -42,7 +42,7 @@ func sshHosts(t *testing.T) (folder string) {
 			skipSSH(t, err.Error())
 		}
 	}
-	folder = t.TempDir()
+	folder = socketDir(t)
 	file := func(name string) string { return filepath.Join(folder, name) }
 	for _, key := range []string{"outer", "inner", "own"} {
 		out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", file(key)).CombinedOutput()
