@@ -90,7 +90,8 @@ func (w *witnessed) attend(t *testing.T, rdb server.Client) {
 	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
 	ctx, stop := context.WithTimeout(t.Context(), longestWait)
 	defer stop()
-	check.Require(t, w.told(ctx, standing) || w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}), "it does not see a lock")
+	_, told := w.told(ctx, standing, change{keyspace.Acquired, standing.Key, token, ""})
+	check.Require(t, told, "it does not see a lock")
 	tracks := func() bool { // with one connection, or two while it replaces the first
 		info := rdb.Info(ctx, "clients").Val()
 		return strings.Contains(info, "tracking_clients:") && !strings.Contains(info, "tracking_clients:0")
@@ -106,19 +107,19 @@ func (w *witnessed) attend(t *testing.T, rdb server.Client) {
 	clear(w.times)
 }
 
-// told waits until a change was reported or ctx has ended.
-func (w *witnessed) told(ctx context.Context, c change) bool {
+// told waits until one of the changes was reported, and returns it; false if ctx has ended before.
+func (w *witnessed) told(ctx context.Context, changes ...change) (change, bool) {
 	for {
 		w.mu.Lock()
-		n, more := len(w.times[c]), w.more
+		first, more := slices.IndexFunc(changes, func(c change) bool { return len(w.times[c]) > 0 }), w.more
 		w.mu.Unlock()
-		if n > 0 {
-			return true
+		if first >= 0 {
+			return changes[first], true
 		}
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return false
+			return change{}, false
 		}
 	}
 }
@@ -183,8 +184,17 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 	if w.patient {
 		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), longestWait)
 		defer stop()
-		if !w.seen.told(waiting, c) {
+		expected := []change{c}
+		if kind == keyspace.Released || kind == keyspace.Expired { // a slow machine reads some ends too late to know the reason
+			expected = append(expected, change{Event: keyspace.Vanished, Key: c.Key, Holder: c.Holder})
+		}
+		got, told := w.seen.told(waiting, expected...)
+		if !told {
 			return fmt.Errorf("nobody was told of %v", c)
+		}
+		if got != c {
+			w.did[got] = w.did[c]
+			delete(w.did, c)
 		}
 	}
 	time.Sleep(w.pause + rand.N(w.pause/2))
@@ -228,7 +238,7 @@ func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 	counts := make(map[keyspace.EventKind]int)
 	var late, expiries []time.Duration
 	for c, at := range did {
-		if !seen.told(ctx, c) {
+		if _, told := seen.told(ctx, c); !told {
 			t.Errorf("%v was done, and not told", c)
 			continue
 		}
@@ -243,6 +253,8 @@ func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 		_, done := did[c]
 		check.True(t, done && len(times) == 1, "%v was told %d times, and done: %v", c, len(times), done)
 	}
+	check.True(t, counts[keyspace.Vanished] <= len(did)/20 && (!testtier.Proving() || counts[keyspace.Vanished] == 0),
+		"%d of %d changes were told as ends for an unknown reason", counts[keyspace.Vanished], len(did))
 	t.Logf("%v; late %s; expiries %s", counts, percentiles(late), percentiles(expiries))
 	slices.Sort(late)
 	p99 := late[len(late)*99/100]
