@@ -336,7 +336,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		// A lock with companions has to wait: a node does not create a second
 		// key in a slot that is moving to it (TRYAGAIN).
 		prefix := strings.TrimSuffix(moving[round*each%len(moving)], "0") + "load:"
-		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "1s", "--keys", "5", "--clients", "5"}
+		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "4s", "--keys", "5", "--clients", "5"}
 		got = c.run(t, load...)
 		check.True(t, got.code == exitFine, "load: exit code %d, %s", got.code, got.errors)
 		term := openTerminal(t, 140, 40, c.flags...)

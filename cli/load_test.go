@@ -96,7 +96,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 	long(t, "it runs a load on a cluster for seconds")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
-		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms")
+		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "2s")
 		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Counts["acquired"] == 0 || doc.Counts["errors"] > 0 {
 			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Counts)
 		}
@@ -111,7 +111,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	rdb := clusterClient(t, rig)
 	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
-		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "300ms", "--json")
+		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "1s", "--json")
 		got.says(t, exitFailure, "no client acquired a lock", "MOVED", "--cluster")
 		check.True(t, strings.Contains(got.out, `"safe":false`), "%s: not unsafe: %s", kind, got.out)
 	}
