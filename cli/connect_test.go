@@ -176,7 +176,7 @@ func (o outcome) cannotConnect(t *testing.T, address, said string) {
 
 func TestAServerThatDoesNotAnswerIsAnErrorInOneLine(t *testing.T) {
 	t.Parallel()
-	socket, frozen, plain := filepath.Join(t.TempDir(), "r.sock"), server.ForTest(t), server.ForTest(t)
+	socket, frozen, plain := filepath.Join(socketDir(t), "r.sock"), server.ForTest(t), server.ForTest(t)
 	check.NoError(t, frozen.Freeze())
 	locktop(t, "list", "-s", socket).cannotConnect(t, "unix://"+socket, "no such file")
 	locktop(t, "list", "-u", "redis://"+frozen.Addr(), "--timeout", "50ms").cannotConnect(t, "redis://"+frozen.Addr(), "50 ms")
@@ -214,7 +214,7 @@ func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 }
 
 func TestAUnixSocketIsAConnection(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "r.sock")
+	path := filepath.Join(socketDir(t), "r.sock")
 	server.ForTest(t, "--unixsocket", path)
 	for _, args := range [][]string{{"-s", path}, {"-u", "unix://" + path}} {
 		o := locktop(t, append([]string{"list", "--json"}, args...)...)

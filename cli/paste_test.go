@@ -87,7 +87,7 @@ func (s topology) redlock() bool { return len(s.flags) > 0 && s.flags[0] == "--r
 // security, however these were given.
 func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	testtier.Long(t, "it runs 32 printed lines in a shell")
-	folder := t.TempDir()
+	folder := socketDir(t)
 	socket := filepath.Join(folder, "it's a socket")
 	addr := server.ForTest(t, "--unixsocket", socket).Addr()
 	aUser(t, addr, "o'neil", "on", ">"+canary, "~*", "&*", "+@all")

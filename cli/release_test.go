@@ -351,7 +351,7 @@ func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 // The log is where --audit-log or the context says: in a file, or at a syslog daemon.
 func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	addr := server.ForTest(t).Addr()
-	home := t.TempDir()
+	home := socketDir(t)
 	socket := filepath.Join(home, "log")
 	daemon := check.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer daemon.Close()

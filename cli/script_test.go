@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	executable = func() (string, error) { return exec.LookPath("locktop") } // not this test
 	end := func() {}
-	if filepath.Base(os.Args[0]) != "locktop" { // for a directory of testscript; the tests have their own
+	if filepath.Base(os.Args[0]) != "locktop" { // Main makes a directory before it runs the tests
 		end = server.OwnTempDir()
 	}
 	testscript.Main(isolated{m, end}, map[string]func(){

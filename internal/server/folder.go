@@ -26,7 +26,7 @@ type folder struct {
 // removeOnce removes what killed processes have left, before the first folder of this process.
 var removeOnce sync.Once
 
-// tempDir is the temporary folder, also during [OwnTempDir].
+// tempDir is the temporary folder of the system. [OwnTempDir] does not change it.
 var tempDir = os.TempDir()
 
 // newFolder makes the directory of a server in the temporary folder. Only when it is locked, it

@@ -100,11 +100,12 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 // of the parent's tests.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	for what, folders := range map[string]int{"parent": 1, "tests": 2} {
-		t.Run(what, func(t *testing.T) { testKilled(t, what, folders) })
+		t.Run(what, func(t *testing.T) { testKill(t, what, folders) })
 	}
 }
 
-func testKilled(t *testing.T, parent string, want int) {
+// testKill expects so many directories in the temporary folder while a program runs, and none after its kill.
+func testKill(t *testing.T, parent string, want int) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
