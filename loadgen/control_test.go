@@ -28,7 +28,7 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}})
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond)})
 		for _, kind := range []Kind{Reentrant, RW, Fair, "classic/blind-delete", Mutex} {
 			time.Sleep(100 * time.Millisecond)
 			before := r.Metrics()
