@@ -193,10 +193,14 @@ func openRedislock(addr string, l Lease) (Process, error) {
 	}}, nil
 }
 
+// missedNotice is after how long a client of rueidislock asks again.
+const missedNotice = 5 * time.Second
+
 // openRueidislock opens rueidislock with one key per lock, like the others; its
 // default is three. NoLoopTracking avoids the notices of its own changes. A try
 // may last 1 s: with its default of 20 ms and a busy server, it waits for a
-// notice that never comes.
+// notice that never comes. With 1 s this is rare, and the client asks again
+// after missedNotice.
 func openRueidislock(addr string, l Lease) (Process, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
@@ -212,13 +216,27 @@ func openRueidislock(addr string, l Lease) (Process, error) {
 	return Process{
 		Client: func(key string) Client {
 			var lease context.Context
-			var unlock context.CancelFunc
+			var unlock, giveUp context.CancelFunc
 			return Client{
-				Lock: func(ctx context.Context) (err error) {
-					lease, unlock, err = locker.WithContext(ctx, key)
-					return err
+				Lock: func(ctx context.Context) error {
+					for {
+						var waiting context.Context
+						var err error
+						waiting, giveUp = context.WithCancel(ctx)
+						limit := time.AfterFunc(missedNotice, giveUp)
+						lease, unlock, err = locker.WithContext(waiting, key)
+						switch {
+						case err == nil && limit.Stop():
+							return nil
+						case err == nil:
+							unlock() // giveUp has ended the lease
+						case ctx.Err() != nil || waiting.Err() == nil:
+							giveUp()
+							return err
+						}
+					}
 				},
-				Unlock: func(context.Context) error { unlock(); return nil }, // the library limits the wait itself
+				Unlock: func(context.Context) error { unlock(); giveUp(); return nil }, // the library limits the wait itself
 				Held:   func() bool { return lease.Err() == nil },
 			}
 		},
