@@ -107,6 +107,12 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 			w := startWatch(t, "-u", "redis://"+addr)
 			w.out.sees(t, `^\d\d:\d\d:\d\d\.\d{3} appeared lock:there by .*, expires in (\d\d\.\d s|1 m 00), `)
 
+			for n := 0; !strings.Contains(w.out.String(), " acquired "); n++ { // a busy machine reads the first ones late
+				check.Require(t, n < 100, "it tells of no acquire")
+				key := fmt.Sprint("lock:n", n)
+				send(t, addr, "SET", key, token, "NX", "PX", "60000")
+				w.out.sees(t, ` (acquired|appeared) `+key+` by `)
+			}
 			send(t, addr, "SET", "lock:b", token, "NX", "PX", "2000")
 			w.out.sees(t, ` acquired lock:b by `)
 
@@ -147,7 +153,7 @@ func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 	w.out.sees(t, " (acquired|appeared) lock:orders:1 ")
 	send(t, addr, "DEL", "lock:orders:1")
 	send(t, addr, "SET", "lock:last", token, "PX", "60000")
-	w.out.sees(t, " acquired lock:last ")
+	w.out.sees(t, " (acquired|appeared) lock:last ")
 	said := w.out.String()
 	check.True(t, strings.Count(said, "\n") == 2, "it said\n%s", said)
 }
