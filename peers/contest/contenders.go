@@ -193,14 +193,14 @@ func openRedislock(addr string, l Lease) (Process, error) {
 	}}, nil
 }
 
-// missedNotice is after how long a client of rueidislock asks again.
-const missedNotice = 5 * time.Second
+// noticeTimeout is how long a client of rueidislock waits for a notice before it asks again.
+const noticeTimeout = 5 * time.Second
 
 // openRueidislock opens rueidislock with one key per lock, like the others; its
 // default is three. NoLoopTracking avoids the notices of its own changes. A try
 // may last 1 s: with its default of 20 ms and a busy server, it waits for a
 // notice that never comes. With 1 s this is rare, and the client asks again
-// after missedNotice.
+// after noticeTimeout.
 func openRueidislock(addr string, l Lease) (Process, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
@@ -223,7 +223,7 @@ func openRueidislock(addr string, l Lease) (Process, error) {
 						var waiting context.Context
 						var err error
 						waiting, giveUp = context.WithCancel(ctx)
-						limit := time.AfterFunc(missedNotice, giveUp)
+						limit := time.AfterFunc(noticeTimeout, giveUp)
 						lease, unlock, err = locker.WithContext(waiting, key)
 						switch {
 						case err == nil && limit.Stop():
