@@ -115,11 +115,13 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	return q
 }
 
-// warm connects q to every node.
+// warm connects q to every node. Every node knows the scripts, and no command is on its way.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
-	r.must(pass(q.Redlock("warm", lock.Options{})))
-	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
+	lease := r.lock(q.Redlock("warm", lock.Options{}))
+	r.until("all votes", func() bool { return votes(lease, func(v lock.Vote) bool { return v.Held }) == len(r.rdbs) })
+	r.must(lease.Unlock(ctx))
+	r.until("the release on all nodes", func() bool { return r.count("warm", "") == len(r.rdbs) })
 }
 
 // everywhere acquires a lock for orders, and waits until every node has its copy.
