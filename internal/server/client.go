@@ -14,6 +14,7 @@ type Client interface {
 	redis.Cmdable
 	AddHook(hook redis.Hook)
 	Do(ctx context.Context, args ...any) *redis.Cmd
+	Process(ctx context.Context, cmd redis.Cmder) error
 	PoolStats() *redis.PoolStats
 	Close() error
 }

@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/lock/classic"
 )
 
 // onRedis runs an example with its own server.
-func onRedis(f func(ctx context.Context, rdb *redis.Client)) {
+func onRedis(f func(ctx context.Context, rdb server.Client)) {
 	e, err := server.StartEmbedded()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer e.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), MaxRetries: -1})
+	rdb := server.NewClient(e.Addr(), server.ClientOptions{})
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -29,7 +27,7 @@ func onRedis(f func(ctx context.Context, rdb *redis.Client)) {
 
 // A client that dies between the two commands.
 func ExampleSetnxExpire() {
-	onRedis(func(ctx context.Context, rdb *redis.Client) {
+	onRedis(func(ctx context.Context, rdb server.Client) {
 		power := errors.New("power failure")
 		victim := classic.NewSetnxExpire(rdb, "orders", classic.Options{
 			TTL: time.Second,
@@ -48,7 +46,7 @@ func ExampleSetnxExpire() {
 
 // Two clients of which one has a clock that is 2 s ahead.
 func ExampleGetset() {
-	onRedis(func(ctx context.Context, rdb *redis.Client) {
+	onRedis(func(ctx context.Context, rdb server.Client) {
 		ahead := classic.Hooks{Now: func() time.Time { return time.Now().Add(2 * time.Second) }}
 		_, err := classic.NewGetset(rdb, "orders", classic.Options{TTL: time.Second}).TryLock(ctx)
 		fmt.Println("first:", err)
@@ -62,7 +60,7 @@ func ExampleGetset() {
 
 // A holder whose work takes longer than its TTL.
 func ExampleBlindDelete() {
-	onRedis(func(ctx context.Context, rdb *redis.Client) {
+	onRedis(func(ctx context.Context, rdb server.Client) {
 		try := func(ttl time.Duration) (classic.Hold, error) {
 			return classic.NewBlindDelete(rdb, "orders", classic.Options{TTL: ttl}).TryLock(ctx)
 		}
@@ -85,7 +83,7 @@ func ExampleBlindDelete() {
 
 // Two readers and a writer.
 func ExampleStampRW() {
-	onRedis(func(ctx context.Context, rdb *redis.Client) {
+	onRedis(func(ctx context.Context, rdb server.Client) {
 		at := func(ms int64) *classic.StampRW {
 			return classic.NewStampRW(rdb, "orders", classic.Options{Hooks: classic.Hooks{
 				Now: func() time.Time { return time.UnixMilli(ms) },
@@ -106,7 +104,7 @@ func ExampleStampRW() {
 
 // All forms have the same interface.
 func ExampleForms() {
-	onRedis(func(ctx context.Context, rdb *redis.Client) {
+	onRedis(func(ctx context.Context, rdb server.Client) {
 		for _, f := range classic.Forms() {
 			hold, err := f.New(rdb, "orders:"+f.Name, classic.Options{}).TryLock(ctx)
 			if err == nil {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -34,7 +32,7 @@ func onThree(t *testing.T, f func(nodes []*rig)) {
 		testtier.Long(t, "the same runs under a fake clock")
 		var nodes []*rig
 		for range 3 {
-			nodes = append(nodes, newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{})))
+			nodes = append(nodes, newRig(t, server.ForTest(t).Addr(), tcp))
 		}
 		f(nodes)
 	})
@@ -56,7 +54,7 @@ func semaphoreWithout(nodes []*rig, out, permits int) *classic.QuorumSemaphore {
 
 // outOfReach returns a client whose requests fail.
 func outOfReach(r *rig) classic.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: r.addr, Dialer: r.dial})
+	rdb := server.NewClient(r.addr, server.ClientOptions{Dial: r.dial})
 	r.must(rdb.Close())
 	return rdb
 }

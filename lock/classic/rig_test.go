@@ -3,11 +3,11 @@ package classic_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
+var tcp netfault.Dialer = new(net.Dialer).DialContext
+
 // rig is a Redis server for tests.
 type rig struct {
 	*testing.T
@@ -34,8 +36,8 @@ type rig struct {
 	fake bool // the clock is fake
 
 	link *netfault.Network // between the clients of package lock and the server
-	rdb  *redis.Client     // client of the historic forms, and of other programs
-	via  *redis.Client     // argument of lock.New
+	rdb  server.Client     // client of the historic forms, and of other programs
+	via  server.Client     // argument of lock.New
 }
 
 // inBubble runs f on the embedded server under a fake clock.
@@ -56,14 +58,14 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
 	t.Run("redis-server", func(t *testing.T) {
 		testtier.Long(t, "the same runs under a fake clock")
-		f(newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{})))
+		f(newRig(t, server.ForTest(t).Addr(), tcp))
 	})
 }
 
 func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
 	r := &rig{T: t, addr: addr, dial: dial, link: netfault.New(dial)}
-	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
-	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, ReadTimeout: time.Hour, DisableIdentity: true})
+	r.rdb = server.NewClient(addr, server.ClientOptions{Dial: dial})
+	r.via = server.NewClient(addr, server.ClientOptions{Dial: r.link.Dial, Timeout: time.Hour})
 	t.Cleanup(func() {
 		r.link.Thaw()
 		r.via.Close()
@@ -97,7 +99,7 @@ func (r *rig) must(err error) {
 func (r *rig) try(l classic.Lock) classic.Hold {
 	r.Helper()
 	h, err := l.TryLock(ctx)
-	for errors.Is(err, context.DeadlineExceeded) { // a node of a quorum has 50 ms for its reply, too little on a busy machine
+	for slow(err) {
 		h, err = l.TryLock(ctx)
 	}
 	if errors.Is(err, classic.ErrHeld) || errors.Is(err, lock.ErrHeld) {
@@ -106,6 +108,12 @@ func (r *rig) try(l classic.Lock) classic.Hold {
 	r.must(err)
 	r.Cleanup(func() { _ = h.Unlock(ctx) }) // often lost on purpose
 	return h
+}
+
+// slow reports whether an attempt failed because the machine is busy: a node of a quorum has 50 ms
+// for its reply, and the shortest TTL may end before the reply is read.
+func slow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrLost)
 }
 
 // take is try for a lock that must be free.

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -27,7 +25,7 @@ func TestNoClusterRunsTwoKeyRWUnlessItsNameHasATag(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	node := server.ClusterForTest(t, server.ClusterOptions{Masters: 1})
-	r := newRig(t, node.Addrs()[0], redis.NewDialer(&redis.Options{}))
+	r := newRig(t, node.Addrs()[0], tcp)
 
 	o := classic.Options{}
 	for name, l := range map[string]classic.Lock{
