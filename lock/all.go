@@ -13,7 +13,7 @@ import (
 var (
 	allAcquireScript = newScript("waiters_common", "waiters_acquire", "all_acquire")
 	allExtendScript  = newScript("all_extend")
-	allReleaseScript = newScript("waiters_common", "waiters_release", "all_release")
+	allReleaseScript = newScript("waiters_common", "tell", "waiters_release", "all_release")
 )
 
 // maxAllKeys is the largest number of keys of an [All]. The server executes nothing else

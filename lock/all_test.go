@@ -240,7 +240,7 @@ func TestAnAllThatPolls(t *testing.T) {
 func (r *rig) user(rules ...string) *lock.Client {
 	r.Helper()
 	r.must(r.rdb.ACLSetUser(ctx, "plain", append([]string{"reset", "on", ">secret"}, rules...)...).Err())
-	rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+	rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret", DisableIdentity: true})
 	r.Cleanup(func() { rdb.Close() })
 	return r.over(rdb, lock.Config{Owner: "plain"})
 }

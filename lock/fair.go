@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	fairAcquire   = newScript("waiters_common", "fair_common", "fair_acquire")
-	fairRelease   = newScript("waiters_common", "waiters_release", "fair_common", "fair_release")
-	fairHeartbeat = newScript("fair_common", "fair_heartbeat")
+	fairAcquire   = newScript("waiters_common", "tell", "fair_common", "fair_acquire")
+	fairRelease   = newScript("waiters_common", "tell", "waiters_release", "fair_common", "fair_release")
+	fairHeartbeat = newScript("tell", "fair_common", "fair_heartbeat")
 )
 
 const (

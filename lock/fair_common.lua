@@ -5,13 +5,12 @@
 -- ARGV[1]  channel of the lock. The channel of a process is this name, a colon, and
 --          the last 12 characters of the tokens of its waiters
 -- ARGV[2]  how long a waiter has to claim a lock that was handed to it, ms
--- ARGV[3]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
+-- ARGV[3]  counts of tell
 
--- tell sends a message to the process of a waiter. It returns false if the process is
--- gone.
-local function tell(waiter, message)
-  local listeners = redis.pcall('PUBLISH', ARGV[1] .. ':' .. string.sub(waiter, -12), message)
-  return listeners ~= 0 or ARGV[3] == '0'
+-- reaches sends a message to the process of a waiter. It returns false if the process has
+-- died.
+local function reaches(waiter, message)
+  return tell(ARGV[1], string.sub(waiter, -12), message, ARGV[3]) ~= false
 end
 
 -- watch makes the first waiter check that the next holder claims the lock, unless the
@@ -19,7 +18,7 @@ end
 local function watch(near)
   for i = 0, 9 do
     local head = redis.call('ZRANGE', KEYS[2], i, i)[1]
-    if not head or string.sub(head, -12) == near or tell(head, 'next') then
+    if not head or string.sub(head, -12) == near or reaches(head, 'next') then
       return
     end
   end
@@ -48,7 +47,7 @@ local function serve(asking, near, granted)
       local time = redis.call('TIME')
       now = time[1] * 1000 + math.floor(time[2] / 1000)
     end
-    if known or gone and tonumber(gone) > now and tell(first, first) then
+    if known or gone and tonumber(gone) > now and reaches(first, first) then
       redis.call('SET', KEYS[1], first, 'PX', known and granted or ARGV[2])
       watch(known and near)
       return first

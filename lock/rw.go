@@ -14,10 +14,10 @@ import (
 
 var (
 	rwRead     = newScript("rw_common", "rw_read")
-	rwWrite    = newScript("waiters_common", "waiters_acquire", "waiters_release", "rw_common", "rw_next", "rw_write")
+	rwWrite    = newScript("waiters_common", "waiters_acquire", "tell", "waiters_release", "rw_common", "rw_next", "rw_write")
 	rwExtend   = newScript("rw_common", "rw_extend")
-	rwRelease  = newScript("waiters_common", "waiters_release", "rw_common", "rw_next", "rw_release")
-	rwWithdraw = newScript("waiters_common", "waiters_release", "rw_common", "rw_next", "rw_withdraw")
+	rwRelease  = newScript("waiters_common", "tell", "waiters_release", "rw_common", "rw_next", "rw_release")
+	rwWithdraw = newScript("waiters_common", "tell", "waiters_release", "rw_common", "rw_next", "rw_withdraw")
 	rwPeek     = newScript("rw_common", "rw_peek")
 )
 

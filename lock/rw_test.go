@@ -371,7 +371,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 		p.PExpire(ctx, "prices", time.Hour)
 		check.Must(p.Exec(ctx))(r)
 
-		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
+		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "tell.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
 		check.Equal(r, fmt.Sprint(reply), "[ 0]", "an attempt that could not finish returned")
 		left := r.rdb.HLen(ctx, "prices").Val()

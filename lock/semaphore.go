@@ -8,12 +8,12 @@ import (
 
 var (
 	semaphoreScripts = &scripts{
-		acquire: newScript("waiters_common", "waiters_release", "waiters_acquire", "semaphore_common", "semaphore_acquire"),
+		acquire: newScript("waiters_common", "tell", "waiters_release", "waiters_acquire", "semaphore_common", "semaphore_acquire"),
 		extend:  newScript("semaphore_common", "semaphore_extend"),
-		release: newScript("waiters_common", "waiters_release", "semaphore_common", "semaphore_release"),
+		release: newScript("waiters_common", "tell", "waiters_release", "semaphore_common", "semaphore_release"),
 		peek:    newScript("semaphore_common", "semaphore_peek"),
 	}
-	semaphoreLimit = newScript("waiters_common", "waiters_release", "semaphore_common", "semaphore_limit")
+	semaphoreLimit = newScript("waiters_common", "tell", "waiters_release", "semaphore_common", "semaphore_limit")
 	semaphoreCount = newScript("semaphore_common", "semaphore_count")
 )
 

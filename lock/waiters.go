@@ -16,7 +16,7 @@ import (
 // newQuickRelease returns a release script that is quick if no process waits. ends is the
 // Lua code that defines ends and i of waiters_quick.lua.
 func newQuickRelease(ends, file string) *script {
-	return hashed(ends + lua("waiters_quick", "waiters_common", "waiters_release", file))
+	return hashed(ends + lua("waiters_quick", "waiters_common", "tell", "waiters_release", file))
 }
 
 // maxPassedOver is the number of times that a woken process may find the lock taken and

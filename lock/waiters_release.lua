@@ -2,21 +2,19 @@
 -- have these arguments:
 -- ARGV[i]    channel of the lock; empty = wake no process
 -- ARGV[i+1]  name of the caller's process; absent = wake all processes
--- ARGV[i+2]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
+-- ARGV[i+2]  counts of tell
 -- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
 
 -- message sends text to the process of a member, or the member if that is a token, or
--- own if the process is the caller's, which learns from the reply. It returns whether the
--- process may have received it, and whether it is the caller's; nil if the user may not
--- publish.
+-- own if the process is the caller's, which learns from the reply. It returns what tell
+-- returns, true for the caller's process, and whether it is the caller's.
 local function message(member, channel, own, counts, text)
   local process = string.sub(member, -12)
-  local ours = process == string.sub(own, -12)
-  local said = redis.pcall('PUBLISH', channel .. ':' .. process, ours and 'own' or is_token(member) and member or text)
-  if type(said) ~= 'number' and not ours then
-    return nil
+  if process == string.sub(own, -12) then
+    redis.pcall('PUBLISH', channel .. ':' .. process, 'own')
+    return true, true
   end
-  return said ~= 0 or counts == '0' or ours, ours
+  return tell(channel, process, is_token(member) and member or text, counts), false
 end
 
 -- wake_one removes the first registered process that can be reached and sends it a

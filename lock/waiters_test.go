@@ -647,6 +647,39 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 	})
 }
 
+// Scenario 38: dead processes cost the waiter behind them no time, also while a client subscribes to a
+// pattern, as an observer of all locks does: PUBLISH counts the observer for each of them.
+func TestDeadWaitersArePassedOverWhileAnObserverListens(t *testing.T) {
+	const dead = 5
+	for kind, registered := range map[string]int64{"mutex": dead, "reentrant": dead, "semaphore": dead, "all": dead, "writer": dead - 1, "fair": 0} {
+		sub(t, kind, inBubble, func(r *rig) {
+			near := r.client(lock.Config{})
+			ear := r.rdb.PSubscribe(ctx, "*")
+			r.Cleanup(func() { ear.Close() })
+			check.Must(ear.Receive(ctx))(r)
+			lease := r.locked(kinds[kind](near, "orders", lock.Options{TTL: time.Minute}))
+			doomed, kill := context.WithCancel(ctx)
+			var ended []*await
+			for i := range dead {
+				c, link := r.process(fmt.Sprint("dead-", i))
+				ended = append(ended, lockAsync(doomed, kinds[kind](c, "orders", lock.Options{})))
+				time.Sleep(10 * time.Millisecond)
+				link.Refuse(errors.New("the process has died"))
+				link.Cut()
+			}
+			r.registered(registered)
+			c, _ := r.process("living")
+			next := lockAsync(ctx, kinds[kind](c, "orders", lock.Options{}))
+			time.Sleep(10 * time.Millisecond)
+			r.passesOn(lease, next, 0, "the living waiter got the lock after")
+			kill()
+			for _, w := range ended {
+				<-w.done
+			}
+		})
+	}
+}
+
 // Several writers before a live one are stopped, or dead. The server knows that a process
 // is dead: its connection is closed.
 func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {

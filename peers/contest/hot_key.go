@@ -18,8 +18,8 @@ const (
 // Goals of the Mutex with clients apart. The best peer is the one with the most
 // hand-offs per second.
 const (
-	mutexCommandGoal      = 14   // commands per hand-off with 16 and 128 clients
-	mutexManyCommandGoal  = 18   // commands per hand-off with 1,024 clients
+	mutexCommandGoal      = 15   // commands per hand-off with 16 and 128 clients
+	mutexManyCommandGoal  = 19   // commands per hand-off with 1,024 clients
 	mutexFairRateGoal     = 1.3  // hand-offs per second to the fair lock's, with 128 clients that do not hold
 	mutexBestPeerRateGoal = 0.95 // hand-offs per second to the best peer's, with 128 clients that hold for 1 ms
 	mutexBestPeerWaitGoal = 0.25 // p99 wait to the best peer's, with 128 clients that hold for 1 ms
