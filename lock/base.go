@@ -79,11 +79,11 @@ func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	if err != nil {
 		return nil, describe("get the holder of", b.key, err)
 	}
-	held, _, err := parseAcquire(b.key, reply)
-	if err != nil || held == nil || held.Token == "" {
-		return nil, err
+	if reply == nil {
+		return nil, nil
 	}
-	return held, nil
+	held, _, err := parseAcquire(b.key, reply)
+	return held, err
 }
 
 // request is one call of Lock or TryLock.

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/check"
 	"locktop/lock"
 )
@@ -90,35 +88,6 @@ func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 		}
 		all.Wait()
 		check.Equal(r, won.Load(), 1, "winners of 100")
-	})
-}
-
-// Scenario 9. (The embedded server has its own error texts inside scripts.)
-func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		r.must(r.rdb.Set(ctx, "string", "stranger", 0).Err())
-		r.must(r.rdb.HSet(ctx, "hash", "name", "Zoe").Err())
-		r.must(r.rdb.HSet(ctx, "newer", "v", "2").Err()) // a read/write lock of a later version
-		r.must(r.rdb.ZAdd(ctx, "zset", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
-		_ = r.lock(c.Reentrant("reentrant", lock.Options{}))
-		for kind, foreign := range map[string][]string{
-			"mutex": {"hash", "zset"}, "fair": {"hash", "zset"}, "all": {"hash", "zset"},
-			"reentrant": {"string", "zset"}, "semaphore": {"string", "hash", "zset"},
-			"reader": {"string", "hash", "newer", "reentrant", "zset"}, "writer": {"string", "hash", "newer", "reentrant", "zset"},
-		} {
-			for _, key := range foreign {
-				before, l := r.rdb.Dump(ctx, key).Val(), kinds[kind](c, key, lock.Options{})
-				for _, err := range []error{tried(l.TryLock(ctx)), tried(l.Lock(ctx))} {
-					check.ErrorIs(r, err, lock.ErrWrongType, "%s on %s", kind, key)
-				}
-				check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s: %s was touched", kind, key)
-			}
-		}
-		check.ErrorIs(r, c.Semaphore("zset", 5, lock.Options{}).SetLimit(ctx, 2), lock.ErrWrongType)
-		check.Equal(r, r.keys(), 5, "keys")
-		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
-		r.refused(c.Reentrant("prices", lock.Options{}))
 	})
 }
 

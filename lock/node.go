@@ -225,15 +225,13 @@ func (s *nodeState) onExtend(reply any, err error) error {
 
 // onPeek notes the reply to a peek, and returns why the node would not grant the lock.
 func (s *nodeState) onPeek(key string, reply any, err error, minUptime time.Duration) error {
-	if err == nil {
-		holder, _, invalid := parseAcquire(key, reply)
-		switch {
-		case invalid != nil:
-			err = invalid
-		case holder != nil && holder.Token != "":
+	switch {
+	case err == nil && reply == nil:
+		err = s.node.checkUptime(minUptime)
+	case err == nil:
+		var holder *HeldError
+		if holder, _, err = parseAcquire(key, reply); holder != nil {
 			err = holder
-		default:
-			err = s.node.checkUptime(minUptime)
 		}
 	}
 	s.mu.Lock()

@@ -141,7 +141,7 @@ func (p *scriptProtocol) peek(ctx context.Context) future {
 }
 
 // peeker is a protocol that can look up the holder with one request. The reply is
-// {token of a holder, its PTTL in ms}; the token is empty if the lock is free.
+// {token of a holder, its PTTL in ms}; nil if the lock is free.
 type peeker interface {
 	peek(ctx context.Context) future
 }

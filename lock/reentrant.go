@@ -9,10 +9,10 @@ import (
 )
 
 var reentrantScripts = &scripts{
-	acquire: newScript("waiters_common", "waiters_acquire", "reentrant_acquire"),
+	acquire: newScript("waiters_common", "waiters_acquire", "reentrant_holder", "reentrant_acquire"),
 	extend:  newScript("reentrant_extend"),
 	release: newQuickRelease(reentrantEnds, "reentrant_release"),
-	peek:    newScript("reentrant_peek"),
+	peek:    newScript("reentrant_holder", "reentrant_peek"),
 	counted: true,
 }
 

@@ -11,11 +11,8 @@
 -- The count is set, not increased, so repeating the call is harmless.
 local ours = redis.call('HEXISTS', KEYS[1], ARGV[1])
 if ours == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
-  local holder = ''
-  if redis.call('HLEN', KEYS[1]) == 1 then
-    holder = redis.call('HKEYS', KEYS[1])[1]
-  end
-  return refused(holder, 4)
+  local holder = holder_of(KEYS[1])
+  return holder and refused(holder, 4) or not_a_lock
 end
 if ours == 0 and ARGV[3] ~= '1' then
   return {'', 0} -- a lost hold is not created again

@@ -1,7 +1,8 @@
 -- rw_common: stands before each script of a read/write lock.
 -- KEYS[1]  the lock: a hash. Its deadlines are times of the server's clock in ms; an
 --          entry whose deadline has passed counts as absent. The fields:
---            v          1, the version of this format
+--            v          locktop-rw-1, this format and its version: a hash without it is not
+--                       changed
 --            r:<token>  <count>:<deadline> of a reader
 --            w          <count>:<deadline>:<token> of the writer
 --            q          <deadline>:<process>, the claim of the waiting writer that is
@@ -48,9 +49,12 @@ local function same(a, b)
   return string.sub(a, -12) == string.sub(b, -12)
 end
 
--- foreign reports whether the key exists in another format, by its version.
-local function foreign(version)
-  return version ~= '1' and redis.call('EXISTS', key) == 1
+local format = 'locktop-rw-1'
+local not_a_lock = redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+
+-- foreign reports whether the key exists in another format, by its field v.
+local function foreign(v)
+  return v ~= format and redis.call('EXISTS', key) == 1
 end
 
 -- outlive makes the key expire no earlier than a deadline.
@@ -84,20 +88,21 @@ local function readers()
 end
 
 -- reader returns the token and the deadline of one living reader. It scans the hash in
--- pages from a random position, and removes up to 100 dead readers and unknown fields.
--- If it finds no reader, it returns nil, and whether none is left.
-local function reader()
+-- pages from a random position. In a hash of this format it removes up to 100 dead readers
+-- and unknown fields, unless keep is true: then it changes nothing and looks at up to
+-- 50,000 fields. If it finds no reader, it returns nil, and whether none is left.
+local function reader(keep)
   local ours = {v = true, w = true, q = true, s = true, t = true}
-  local cursor, removed = math.floor(clock[2] / 10), 0
+  local cursor, removed = keep and '0' or math.floor(clock[2] / 10), 0
   for _ = 1, 50 do
-    local page = redis.call('HSCAN', key, cursor, 'COUNT', 20)
+    local page = redis.call('HSCAN', key, cursor, 'COUNT', keep and 1000 or 20)
     local gone, found, its_deadline = {}, nil, nil
     for i = 1, #page[2], 2 do
       local name = page[2][i]
       local deadline = string.sub(name, 1, 2) == 'r:' and hold(page[2][i + 1])
       if deadline then
         found, its_deadline = string.sub(name, 3), deadline
-      elseif not ours[name] and removed < 100 then
+      elseif not keep and not ours[name] and removed < 100 then
         gone[#gone + 1] = name
         removed = removed + 1
       end
@@ -108,10 +113,10 @@ local function reader()
     if found then
       return found, its_deadline
     end
-    if readers() == 0 or removed == 100 then
+    cursor = page[1]
+    if readers() == 0 or removed == 100 or keep and cursor == '0' then
       return nil, readers() == 0
     end
-    cursor = page[1]
   end
   return nil, false
 end

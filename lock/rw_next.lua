@@ -24,7 +24,7 @@ local function wake_next(i, deadline, next_writer)
   end
   if instead then -- when memory is full, the first writer to ask gets the lock
     deadline = now + 750
-    redis.pcall('HSET', key, 'v', 1, 'q', deadline .. ':' .. instead)
+    redis.pcall('HSET', key, 'v', format, 'q', deadline .. ':' .. instead)
   end
   return deadline, ours
 end

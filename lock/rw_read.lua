@@ -12,7 +12,7 @@
 local count, ticket = tonumber(ARGV[4]), tonumber(ARGV[6])
 local f = redis.call('HMGET', key, 'v', 'w', 'q', 's', 't', field)
 if foreign(f[1]) then
-  return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+  return not_a_lock
 end
 
 local function refused(who, deadline)
@@ -47,7 +47,7 @@ if not hold(f[6]) then
 end
 
 local fence = KEYS[2] and tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-redis.call('HSET', key, 'v', 1, field, count .. ':' .. now + ARGV[3])
+redis.call('HSET', key, 'v', format, field, count .. ':' .. now + ARGV[3])
 if turn then
   redis.call('HSET', key, 't', turn)
 end

@@ -364,7 +364,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		const dead = 10_000
 		p := r.rdb.Pipeline()
-		p.HSet(ctx, "prices", "v", 1)
+		p.HSet(ctx, "prices", "v", "locktop-rw-1")
 		for i := range dead {
 			p.HSet(ctx, "prices", fmt.Sprint("r:crashed~", i), "1:1763683200000")
 		}

@@ -7,7 +7,8 @@
 if ARGV[6] then
   redis.pcall('ZREM', waiters_of(ARGV[3]), ARGV[6])
 end
-local _, next_writer = claim(redis.call('HGET', key, 'q'))
+local f = redis.call('HMGET', key, 'v', 'q')
+local _, next_writer = claim(f[1] == format and f[2])
 if not next_writer or not same(next_writer, ARGV[1]) then
   return 0
 end

@@ -16,7 +16,7 @@
 local count, id = tonumber(ARGV[4]), ARGV[5]
 local f = redis.call('HMGET', key, 'v', 'w', 'q', 's', 't')
 if foreign(f[1]) then
-  return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+  return not_a_lock
 end
 local next_deadline, next_writer = claim(f[3])
 local mine = not next_deadline or same(next_writer, id)
@@ -95,7 +95,7 @@ local fence = 0
 if KEYS[2] then
   fence = writer == tail and tonumber(redis.call('GET', KEYS[2]) or '') or redis.call('INCR', KEYS[2])
 end
-redis.call('HSET', key, 'v', 1, 'w', count .. ':' .. now + ARGV[3] .. tail)
+redis.call('HSET', key, 'v', format, 'w', count .. ':' .. now + ARGV[3] .. tail)
 outlive(now + ARGV[3])
 if writer ~= tail then
   redis.call('HDEL', key, 'q')

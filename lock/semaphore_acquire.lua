@@ -22,7 +22,7 @@
 -- If the counter cannot be increased, the call fails and writes nothing.
 local last, old = ends()
 if old == false then
-  return redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
+  return not_a_lock
 end
 local limit = stored_limit(ARGV[4]) or ARGV[3]
 local in_use = old and permits() or 0

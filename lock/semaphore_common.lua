@@ -1,8 +1,8 @@
 -- semaphore_common: stands before each script of a semaphore.
 -- KEYS[1]  the permits: a zset of token → deadline, in ms of the server's clock. A permit
---          whose deadline has passed counts as absent. One more member, "limit:<n>" with
---          the score +inf, is the limit of the last acquire. The key expires with the
---          last permit.
+--          whose deadline has passed counts as absent. One more member,
+--          "locktop-limit:<n>" with the score +inf, is the limit of the last acquire: a
+--          zset without it is not changed. The key expires with the last permit.
 --
 -- A release wakes one process for its permit. A process that finds several permits free
 -- wakes the next one: after a raised limit, whose message is "more", and, if it is the
@@ -12,6 +12,8 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
+local not_a_lock = redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
+
 -- ends returns the last deadline, 0 if no permit is stored, and the limit; nil instead of
 -- the limit if the key does not exist, false if the zset is not a semaphore.
 local function ends()
@@ -20,7 +22,7 @@ local function ends()
   if not member then
     return 0, nil
   end
-  local limit = string.match(member, '^limit:(%d+)$')
+  local limit = string.match(member, '^locktop%-limit:(%d+)$')
   return limit and last[4] and tonumber(last[2]) or 0, limit or false
 end
 
@@ -72,9 +74,9 @@ end
 -- store sets the deadline of a permit to ms from now, and the limit. last and old are
 -- what ends returns.
 local function store(token, ms, limit, last, old)
-  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ms), token, '+inf', 'limit:' .. limit)
+  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ms), token, '+inf', 'locktop-limit:' .. limit)
   if old and old ~= limit then
-    redis.call('ZREM', KEYS[1], 'limit:' .. old)
+    redis.call('ZREM', KEYS[1], 'locktop-limit:' .. old)
   end
   expire_at(math.max(last, now + ms))
 end

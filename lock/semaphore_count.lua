@@ -4,6 +4,6 @@
 -- Returns {permits in use, limit that counts for the caller}.
 local _, old = ends()
 if old == false then
-  return redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
+  return not_a_lock
 end
 return {permits(), tonumber(stored_limit(ARGV[2]) or ARGV[1])}

@@ -8,7 +8,7 @@
 -- must try, or else 1. The first waiter wakes the others for which there are permits.
 local last, old = ends()
 if old == false then
-  return redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
+  return not_a_lock
 end
 if ARGV[2] == '1' then
   redis.call('SET', KEYS[2], ARGV[1])
@@ -16,8 +16,8 @@ else
   redis.call('DEL', KEYS[2])
 end
 if old and old ~= ARGV[1] then
-  redis.call('ZADD', KEYS[1], '+inf', 'limit:' .. ARGV[1])
-  redis.call('ZREM', KEYS[1], 'limit:' .. old)
+  redis.call('ZADD', KEYS[1], '+inf', 'locktop-limit:' .. ARGV[1])
+  redis.call('ZREM', KEYS[1], 'locktop-limit:' .. old)
 end
 if not is_free() then
   return 1

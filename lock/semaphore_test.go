@@ -89,7 +89,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 			check.Equal(r, lease.Fence(), int64(i)+1, "permit %d has the fence", i+1)
 		}
 		members := r.rdb.ZRange(ctx, "orders", 0, -1).Val()
-		check.True(r, len(members) == 4 && members[3] == "limit:3", "the key has %q", members)
+		check.True(r, len(members) == 4 && members[3] == "locktop-limit:3", "the key has %q", members)
 		r.must(leases[1].Unlock(ctx))
 		leases[1] = r.locked(other.Semaphore("orders", 3, o))
 		r.refused(c.Semaphore("orders", 3, o))
@@ -271,7 +271,7 @@ func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 			members[i] = redis.Z{Score: float64(i + 1), Member: fmt.Sprint("dead-", i)}
 		}
 		r.must(r.rdb.ZAdd(ctx, "orders", members...).Err())
-		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: math.Inf(1), Member: "limit:2"}).Err())
+		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: math.Inf(1), Member: "locktop-limit:2"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 20, lock.Options{})
 		leases := r.acquired(s, 5)
 		check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), dead-500+5+1, "members after 5 acquires")
@@ -344,7 +344,7 @@ func TestTheStoredLimitCounts(t *testing.T) {
 		held := r.acquired(s, 4)
 		r.must(other.SetLimit(ctx, 2))
 		last := r.rdb.ZRange(ctx, "orders", -1, -1).Val()
-		check.True(r, last[0] == "limit:2", "the key shows %q", last)
+		check.True(r, last[0] == "locktop-limit:2", "the key shows %q", last)
 		waits := []*await{lockAsync(ctx, other)}
 		r.registered(1) // first, so that it is not the process of the holders whom a release would wake
 		waits = append(waits, lockAsync(ctx, s))

@@ -325,7 +325,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				"; ZADD {f}:line::alive {ms-1} dead {ms+5000} " + waiter,
 			[]string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
 		{"locktop semaphore, over its limit", "pool",
-			"ZADD pool {ms-1000} " + waiter + " {ms+20000} " + token + " +inf limit:1; PEXPIRE pool 30000", []string{"{pool}:free pool"}, nil},
+			"ZADD pool {ms-1000} " + waiter + " {ms+20000} " + token + " +inf locktop-limit:1; PEXPIRE pool 30000", []string{"{pool}:free pool"}, nil},
 		{"redisson permits", "{gpu}:timeout",
 			"SET gpu 0; " +
 				"ZADD {gpu}:timeout {ms+60000} \x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08" +
@@ -334,7 +334,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		{"spring", "my-registry:orders:42", "SET my-registry:orders:42 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000",
 			[]string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
 		{"set nx without a registry", "lock", "SET lock 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000", nil, nil},
-		{"locktop rw, its writer", "book", "HSET book v 1 w 1:{ms+20000}:" + token + " s 1; PEXPIRE book 30000",
+		{"locktop rw, its writer", "book", "HSET book v locktop-rw-1 w 1:{ms+20000}:" + token + " s 1; PEXPIRE book 30000",
 			[]string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

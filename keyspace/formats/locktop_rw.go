@@ -15,7 +15,7 @@ import (
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop-rw", "locktop", "package locktop/lock: RW; the fields are explained in rw_common.lua",
-			"the hash has the fields of locktop's read/write lock"),
+			"the hash has the fields of locktop's read/write lock, with v = "+rwFormat),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 2, 3)),
 		Type:         "hash",
@@ -43,8 +43,11 @@ func locktopRW() keyspace.Format {
 	}
 }
 
-// rwReader is the prefix of a reader's field.
-const rwReader = "r:"
+// rwReader is the prefix of a reader's field. rwFormat is the value of the field v.
+const (
+	rwReader = "r:"
+	rwFormat = "locktop-rw-1"
+)
 
 func probeLocktopRW(_, first string) keyspace.Confidence {
 	switch first {
@@ -65,7 +68,7 @@ func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		ok := true
 		switch m.Name {
 		case "v":
-			ok, versioned = m.Value == "1", true
+			ok, versioned = m.Value == rwFormat, true
 		case "w":
 			writer, ok = appendHold(writer, e.Now, m.Value, "", keyspace.Write)
 		case "q":
@@ -153,14 +156,14 @@ func locktopRWSamples() []keyspace.Sample {
 			"DEL rates:eur {rates:eur}:waiters",
 			"ZADD {rates:eur}:waiters {ms-3000}000 "+e,
 			"PEXPIRE {rates:eur}:waiters 30000",
-			"HSET rates:eur v 1 r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+20000}:"+d+" s 1",
+			"HSET rates:eur v "+rwFormat+" r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+20000}:"+d+" s 1",
 			"PEXPIRE rates:eur 30000"),
 		sample("a writer that reads, too, fenced", 28*time.Second, keyspace.Lock{
 			Key: "rates:usd", Kind: keyspace.RW, Fence: 17,
 			Holders: []keyspace.Holder{{ID: b, Label: "web-2:12", Count: 1, Mode: keyspace.Write}, {ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read}},
 		},
 			"DEL rates:usd",
-			"HSET rates:usd v 1 w 1:{ms+27000}:"+b+" r:"+a+" 1:{ms+28000}",
+			"HSET rates:usd v "+rwFormat+" w 1:{ms+27000}:"+b+" r:"+a+" 1:{ms+28000}",
 			"PEXPIRE rates:usd 28000",
 			"SET {rates:usd}:fence 17"),
 	}

@@ -14,7 +14,7 @@ import (
 func locktopSemaphore() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop-semaphore", "locktop", "package locktop/lock: Semaphore",
-			"the zset has limit:<n>, and tokens with a label, a tilde, and a UUID that contains the time"),
+			"the zset has locktop-limit:<n>, and tokens with a label, a tilde, and a UUID that contains the time"),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(0, 1, 2)),
 		Type:         "zset",
@@ -42,7 +42,7 @@ func locktopSemaphore() keyspace.Format {
 
 // locktopLimit parses the element with the limit of a semaphore.
 func locktopLimit(element string) (int, bool) {
-	n, ok := strings.CutPrefix(element, "limit:")
+	n, ok := strings.CutPrefix(element, "locktop-limit:")
 	if !ok {
 		return 0, false
 	}
@@ -93,7 +93,7 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
 			"DEL gpu:0 {gpu:0}:waiters",
-			"ZADD gpu:0 {ms-50000} "+c+" {ms+21000} "+a+" {ms+25000} "+b+" +inf limit:3",
+			"ZADD gpu:0 {ms-50000} "+c+" {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:3",
 			"PEXPIRE gpu:0 25000",
 			"SET {gpu:0}:fence 311",
 			"ZADD {gpu:0}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
@@ -103,7 +103,7 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
 		},
 			"DEL {gpu}:1",
-			"ZADD {gpu}:1 {ms+21000} "+a+" {ms+25000} "+b+" +inf limit:1",
+			"ZADD {gpu}:1 {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:1",
 			"PEXPIRE {gpu}:1 25000",
 			"SET {gpu}:1::limit 1"),
 	}

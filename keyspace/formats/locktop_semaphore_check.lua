@@ -1,6 +1,6 @@
 -- locktop_semaphore_check: continue only if all permits are still in use. Stands before
 -- the other scripts of locktop's Semaphore.
--- KEYS[1]  the permits: a zset of token → deadline in ms, and limit:<n> → +inf
+-- KEYS[1]  the permits: a zset of token → deadline in ms, and locktop-limit:<n> → +inf
 -- ARGV[1]  channel of the lock
 -- ARGV[2…] the tokens, as last read; an extend has one more argument
 local clock = redis.call('TIME')

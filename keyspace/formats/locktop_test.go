@@ -28,7 +28,7 @@ const (
 
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
-	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwProcess, "r:"+rwToken, "1:1763650999000")
+	l, sure := rates(t, now, "v", "locktop-rw-1", "q", "1763651002000:"+rwProcess, "r:"+rwToken, "1:1763650999000")
 	check.True(t, sure == keyspace.Certain && l.State(time.Time{}) == keyspace.Waiting && len(l.Waiters) == 1 && l.Waiters[0].ID == rwProcess,
 		"decoded %+v, %v", l, sure)
 }
@@ -37,15 +37,16 @@ func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	for name, fields := range map[string][]string{
 		"no version":                   {"r:" + rwToken, "1:1763651002000"},
-		"a later version":              {"v", "2", "r:" + rwToken, "1:1763651002000"},
-		"another field":                {"v", "1", "r:" + rwToken, "1:1763651002000", "name", "Zoe"},
-		"no count":                     {"v", "1", "r:" + rwToken, ":1763651002000"},
-		"no deadline":                  {"v", "1", "r:" + rwToken, "1:soon"},
-		"a foreign token":              {"v", "1", "r:4711", "1:1763651002000"},
-		"a claim with a foreign token": {"v", "1", "q", "1763651002000:4711"},
-		"a claim without a process":    {"v", "1", "q", "1763651002000:web-1:31~4711"},
-		"no living holder":             {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
-		"a vector":                     {"v", "1", "w", "2", "t", "3"},
+		"a later version":              {"v", "locktop-rw-2", "r:" + rwToken, "1:1763651002000"},
+		"a number as its version":      {"v", "1", "r:" + rwToken, "1:1763651002000"},
+		"another field":                {"v", "locktop-rw-1", "r:" + rwToken, "1:1763651002000", "name", "Zoe"},
+		"no count":                     {"v", "locktop-rw-1", "r:" + rwToken, ":1763651002000"},
+		"no deadline":                  {"v", "locktop-rw-1", "r:" + rwToken, "1:soon"},
+		"a foreign token":              {"v", "locktop-rw-1", "r:4711", "1:1763651002000"},
+		"a claim with a foreign token": {"v", "locktop-rw-1", "q", "1763651002000:4711"},
+		"a claim without a process":    {"v", "locktop-rw-1", "q", "1763651002000:web-1:31~4711"},
+		"no living holder":             {"v", "locktop-rw-1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
+		"a vector":                     {"v", "locktop-rw-1", "w", "2", "t", "3"},
 	} {
 		l, sure := rates(t, now, fields...)
 		check.True(t, sure == keyspace.No, "%s: taken for %+v", name, l)
@@ -62,7 +63,7 @@ func pool(t *testing.T, now time.Time, length int64, members ...keyspace.Member)
 func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	permit := keyspace.Member{Name: rwToken, Score: 1_763_651_002_000}
-	limit := keyspace.Member{Name: "limit:3", Score: math.Inf(1)}
+	limit := keyspace.Member{Name: "locktop-limit:3", Score: math.Inf(1)}
 	l, sure := pool(t, now, 2, permit, limit)
 	check.Require(t, sure == keyspace.Certain && l.Limit == 3 && l.Remaining == 2, "decoded %+v, %v", l, sure)
 	for name, members := range map[string][]keyspace.Member{
@@ -71,8 +72,8 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 		"no deadline":       {{Name: rwToken, Score: 12}, limit},
 		"only dead permits": {{Name: rwToken, Score: 1_763_650_999_000}, limit},
 		"no permits":        {limit},
-		"a limit in time":   {permit, {Name: "limit:3", Score: 1_763_651_002_000}},
-		"a limit of words":  {permit, {Name: "limit:three", Score: math.Inf(1)}},
+		"a limit in time":   {permit, {Name: "locktop-limit:3", Score: 1_763_651_002_000}},
+		"a limit of words":  {permit, {Name: "locktop-limit:three", Score: math.Inf(1)}},
 	} {
 		l, sure := pool(t, now, int64(len(members)), members...)
 		check.True(t, sure == keyspace.No, "%s: taken for %+v", name, l)
@@ -87,7 +88,7 @@ func TestAnExtendBringsNoPermitBack(t *testing.T) {
 	now := clock(t, rdb)
 	until := func(deadline string) keyspace.Lock {
 		return placed(t, rdb, "pool", now, [][]string{
-			{"ZADD", "pool", deadline, "pay-7:52~{v7-4000/4d}", "{ms+60000}", "pay-8:1~{v7-4000/4e}", "+inf", "limit:2"}, {"PEXPIRE", "pool", "60000"},
+			{"ZADD", "pool", deadline, "pay-7:52~{v7-4000/4d}", "{ms+60000}", "pay-8:1~{v7-4000/4e}", "+inf", "locktop-limit:2"}, {"PEXPIRE", "pool", "60000"},
 		})
 	}
 	seen := until("{ms+30000}")
