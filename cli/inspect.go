@@ -196,7 +196,7 @@ type remedy struct {
 }
 
 func remedyFor(c *connect.Flags, l keyspace.Lock) remedy {
-	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
+	command, err := keyspace.ExactCommand(formats.All(), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
 		return remedy{reason: "nobody holds it"}

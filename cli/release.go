@@ -118,7 +118,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was changed: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
-	command, err := keyspace.SafeCommand(formats.All(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
+	command, err := keyspace.ExactCommand(formats.All(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
 	if err != nil {
 		return errorOf(err)
 	}

@@ -74,7 +74,7 @@ func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []
 // printCommands prints the safe command for each lock.
 func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock) error {
 	for _, l := range locks {
-		command, err := keyspace.SafeCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
+		command, err := keyspace.ExactCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
 		if err != nil {
 			return errorOf(err)
 		}

@@ -224,11 +224,11 @@ func nodesOf(seen Lock) []string {
 	return all
 }
 
-// SafeCommand returns a command line for redis-cli and a POSIX shell that does the same
+// ExactCommand returns a command line for redis-cli and a POSIX shell that does the same
 // as the action itself, for a user with the permission. It contains the server and the
 // additional flags. It is one line of printable ASCII, or one line for each server of a
 // Redlock, and works for any key and token. It fails when [Scripts] does.
-func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, flags ...string) (string, error) {
+func ExactCommand(formats []Format, what Action, seen Lock, ttl time.Duration, flags ...string) (string, error) {
 	scripts, err := Scripts(formats, what, seen, ttl)
 	if err != nil {
 		return "", err

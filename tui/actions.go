@@ -149,7 +149,7 @@ func (s *state) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	case act == keyspace.Extend && l.Endless():
 		return "it has no deadline; d sets one"
 	}
-	_, why := s.safeCommand(act, l, defaultTTL)
+	_, why := s.exactCommand(act, l, defaultTTL)
 	return why
 }
 
@@ -293,7 +293,7 @@ func (q *confirmDialog) text(s *state) []string {
 		line(t.warn, q.pending.consequence(lockView{&q.pending.locks[i], s.clock(), s}))
 	}
 	if len(q.pending.locks) == 1 && !s.privacy.on {
-		command, _ := q.app.safeCommand(q.pending.act, q.pending.locks[0], s.ttlOf(q.pending, q.pending.locks[0]))
+		command, _ := q.app.exactCommand(q.pending.act, q.pending.locks[0], s.ttlOf(q.pending, q.pending.locks[0]))
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}

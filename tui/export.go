@@ -71,10 +71,10 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	releasing, why := a.safeCommand(keyspace.ForceRelease, l, defaultTTL)
+	releasing, why := a.exactCommand(keyspace.ForceRelease, l, defaultTTL)
 	m.choices = append(m.choices, a.copyOf("r", "command that releases it", releasing, why))
 	if l.Endless() {
-		expiring, why := a.safeCommand(keyspace.Expire, l, defaultTTL)
+		expiring, why := a.exactCommand(keyspace.Expire, l, defaultTTL)
 		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))
 	}
 	if wake := a.wakeCommand(l); wake != "" {
@@ -105,9 +105,9 @@ func (a *app) eventCopyMenu(e *keyspace.Event) *menu {
 	}}
 }
 
-// safeCommand returns a shell command for an action, in printable ASCII, or why there is none.
-func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
-	command, err := keyspace.SafeCommand(s.config.Formats, act, l, ttl, s.config.RedisCLI...)
+// exactCommand returns a shell command for an action, in printable ASCII, or why there is none.
+func (s *state) exactCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
+	command, err := keyspace.ExactCommand(s.config.Formats, act, l, ttl, s.config.RedisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}

@@ -149,7 +149,7 @@ func (s *state) possibilities(l keyspace.Lock) string {
 	if l.Endless() {
 		act, copied = keyspace.Expire, " d copy a command for a deadline"
 	}
-	if _, why := s.safeCommand(act, l, defaultTTL); why == "" {
+	if _, why := s.exactCommand(act, l, defaultTTL); why == "" {
 		keys = append(keys, s.keymap.key(copyIt)+copied)
 	}
 	if len(keys) == 0 {

@@ -129,7 +129,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
 	lines := []string{s.ruleOf(w, word, s.keymap.named("{copy} to copy"))}
-	command, why := s.safeCommand(act, p.last, defaultTTL)
+	command, why := s.exactCommand(act, p.last, defaultTTL)
 	if why != "" {
 		return append(lines, s.item(w, "", s.screen.theme.dim, why))
 	}

@@ -31,7 +31,7 @@ func paste(t *testing.T, line string) string {
 }
 
 // The command line for redis-cli changes a lock exactly as an Executor does, once.
-func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
+func TestTheExactCommandReleasesALockOnce(t *testing.T) {
 	testtier.Long(t, "it starts redis-cli for each sample")
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
@@ -43,7 +43,7 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
 				seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 				seen.Node = addr
-				line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
+				line := check.Must(keyspace.ExactCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 				for _, want := range []string{"1", "0"} {
 					got := paste(t, line)
 					check.Require(t, got == want, "%s\nanswers %q, want %q", line, got, want)
@@ -59,7 +59,7 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 
 // Keys and tokens may have any bytes and any length. The command line releases
 // that lock, in that database, and is printable ASCII.
-func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
+func TestTheExactCommandTakesAnyKeyAndToken(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := server.NewClient(addr, server.ClientOptions{DB: 3})
@@ -73,7 +73,7 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 				continue
 			}
 			check.NoError(t, rdb.Set(t.Context(), c.key, c.token, 0).Err())
-			line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
+			line := check.Must(keyspace.ExactCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
 			check.Equal(t, paste(t, line), c.want, "%.100q: %.300s\nanswers", s, line)
 			check.Equal(t, fmt.Sprint(1-rdb.Exists(t.Context(), c.key).Val()), c.want, "%.100q: it was released", s)
