@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/internal/humanize"
 	"locktop/internal/shell"
 )
 
@@ -87,6 +88,7 @@ type AuditRecord struct {
 var (
 	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
+	ErrReleaseOnly  = errors.New("this format stores no deadline that others may change; the lock can only be released")
 	ErrEndless      = errors.New("it has no deadline that could be later")
 	ErrRedacted     = errors.New("the recording hides the token, which a command needs")
 	ErrLater        = errors.New("its deadline is as late already")
@@ -160,8 +162,8 @@ end
 // Scripts returns the scripts of an action, one for each server that has the lock. They
 // change the holds in seen. ttl is the new time to live of Extend and Expire.
 //
-// It returns an ErrNotSupported if others cannot change locks of this format so, an
-// ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
+// It returns an ErrNotSupported if others cannot change locks of this format, an
+// ErrReleaseOnly if they cannot set its deadline, an ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
 // action does not apply to the lock. It returns an ErrRedacted for a lock of a recording
 // without tokens.
 func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Script, error) {
@@ -188,7 +190,7 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 		lua = actions.ForceRelease
 	}
 	if lua == "" {
-		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrNotSupported)
+		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrReleaseOnly)
 	}
 	switch what {
 	case Expire:
@@ -266,6 +268,57 @@ const RedactedToken = "redacted-"
 func (l *Lock) redacted() bool {
 	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return strings.HasPrefix(h.ID, RedactedToken) }) ||
 		slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return strings.HasPrefix(w.ID, RedactedToken) })
+}
+
+// LateUnlock says what follows after a lock that is [Lock.Unchecked] has changed hands.
+const LateUnlock = "When the old holder unlocks late, it frees the next holder's lock: the unlock does not check whose it is."
+
+// Consequence says what an action does to a lock as it was at seen, with the figures of now. holder names its
+// holder; ttl is the new time to live of Expire. It is "" if an Extend has no surprise.
+func (l *Lock) Consequence(what Action, ttl time.Duration, holder string, seen, now time.Time) string {
+	text := ""
+	switch {
+	case what == ForceRelease:
+		text = holder + " will still believe it holds the lock and keep working. " + l.ending(seen, now)
+	case what == Expire:
+		text = fmt.Sprintf("it ends in %s, even while %s still works: code that sets no TTL does not renew one. Then other clients may acquire it.",
+			humanize.Setting(ttl), holder)
+	case !l.Renewed.IsZero():
+		text = fmt.Sprintf("The next renewal undoes it if it sets the holder's own TTL again: %s.", l.renewedText(now))
+	}
+	if l.Unchecked && what != Extend {
+		text += " " + LateUnlock
+	}
+	return text
+}
+
+// ending says how the lock ends without an action.
+func (l *Lock) ending(seen, now time.Time) string {
+	left, expires := l.TTL(now)
+	again := ""
+	switch {
+	case !expires:
+		return "It never ends by itself."
+	case l.renewalLate(seen) > 0:
+		return fmt.Sprintf("Its renewals stopped %s ago (were every %s): it ends in %s unless they go on.",
+			humanize.Left(now.Sub(l.Renewed)), humanize.Left(l.RenewedEvery), humanize.Left(left))
+	case l.RenewedEvery > 0:
+		return fmt.Sprintf("It will not end by itself: %s, so a client that renews it is alive. Stop the holder first.", l.renewedText(now))
+	case !l.Renewed.IsZero():
+		again = " again: " + l.renewedText(now)
+	case l.Age(now).Duration == 0:
+		again = ", which one look does not show"
+	}
+	return fmt.Sprintf("It would end by itself in %s unless it is renewed%s.", humanize.Left(left), again)
+}
+
+// renewedText says when the lock was renewed, and how often if that is known.
+func (l *Lock) renewedText(now time.Time) string {
+	times := ""
+	if l.Renewals > 0 {
+		times = " " + humanize.Times(l.Renewals)
+	}
+	return fmt.Sprintf("it was renewed%s, the last time %s ago", times, humanize.Left(now.Sub(l.Renewed)))
 }
 
 // redisCLI returns redis-cli with the flags for a node and database.

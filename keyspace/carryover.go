@@ -177,6 +177,26 @@ func (d *Differ) waiterTimes(was, l Lock, began time.Time) []Waiter {
 	return waiters
 }
 
+// Still returns the lock with only those of its holds that were in had, and whether there is one.
+func (l Lock) Still(had []Holder) (Lock, bool) {
+	all := l.Holders
+	l.Holders = slices.DeleteFunc(slices.Clone(all), func(h Holder) bool { return !slices.ContainsFunc(had, h.sameHold) })
+	if len(l.Holders) < len(all) { // what is known of the lock may be about the other holds
+		l.Expires, l.Renewals, l.Renewed, l.RenewedEvery = lastDeadline(l.Holders), 0, time.Time{}, 0
+		for _, h := range l.Holders {
+			l.Renewed = Later(l.Renewed, h.Renewed)
+		}
+	}
+	return l, len(l.Holders) > 0
+}
+
+// sameHold reports whether two reads show one hold. Their begins may differ by 1 s: one in the future, of a fast clock,
+// is read as now.
+func (h Holder) sameHold(o Holder) bool {
+	again := !h.Since.IsZero() && !o.Since.IsZero() && h.Since.Sub(o.Since).Abs() > time.Second
+	return h.ID == o.ID && h.Mode == o.Mode && !again
+}
+
 // maxTransitDelay is by how much the deadline of a key may be later after it has moved
 // to another node: MIGRATE sends the remaining time to live, not the deadline.
 const maxTransitDelay = time.Second

@@ -28,7 +28,7 @@ type Finding struct {
 	Lock     ID     // zero for a server finding
 	Server   string // address of the server of a server finding; "" = all servers
 	Text     string // one sentence
-	Remedy   string // what can safely be done, in one or two sentences
+	Remedy   string // what can be done, in one or two sentences
 }
 
 // FindingKind is the ID of findings with one of their severities.
@@ -40,7 +40,7 @@ type FindingKind struct {
 // FindingKinds lists the kinds of all findings that [Findings] and [ServerFindings]
 // return, first those of locks.
 func FindingKinds() []FindingKind {
-	return slices.Concat(kindsOf(rules()), []FindingKind{certainDeadlock, possibleDeadlock},
+	return slices.Concat(slices.Compact(kindsOf(rules())), []FindingKind{certainDeadlock, possibleDeadlock},
 		kindsOf(nodeRules()), kindsOf(serverRules()), kindsOf(snapshotRules()))
 }
 
@@ -89,8 +89,10 @@ func appendFindings[T any](all []Finding, rules []rule[T], of T, f Finding, now 
 // rules lists all rules for locks in the order of their findings.
 func rules() []rule[*Lock] {
 	return []rule[*Lock]{
-		{"never-expires", Critical, andAsked(neverExpires),
-			"Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one safely, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once."},
+		{"never-expires", Critical, andAsked(neverExpires(false)),
+			"Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once."},
+		{"never-expires", Critical, andAsked(neverExpires(true)),
+			"Find out whether the holder still works, and stop it. Then release the lock as locktop inspect shows: its format stores no deadline that others may change."},
 		{"split", Critical, split,
 			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."},
 		{"stamp-passed", Warning, stampPassed,
@@ -135,17 +137,20 @@ func andAsked(check func(*Lock, time.Time) string) func(*Lock, time.Time) string
 	}
 }
 
-// neverExpires finds locks that stay forever if their holder dies. If the library sets
-// no deadline by design, that alone is not a finding.
-func neverExpires(l *Lock, now time.Time) string {
-	if !l.Endless() || l.NoTTL && !l.abandoned(now) {
-		return ""
+// neverExpires returns a rule that finds locks that stay forever if their holder dies: those
+// whose deadline others can set, or with noExtend those whose deadline they cannot set. If the
+// library sets no deadline by design, that alone is not a finding.
+func neverExpires(noExtend bool) func(*Lock, time.Time) string {
+	return func(l *Lock, now time.Time) string {
+		if !l.Endless() || l.NoExtend != noExtend || l.NoTTL && !l.abandoned(now) {
+			return ""
+		}
+		age := l.Age(now)
+		if age.Duration == 0 {
+			return "Held without a deadline: if its holder dies, it stays held forever."
+		}
+		return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", age)
 	}
-	age := l.Age(now)
-	if age.Duration == 0 {
-		return "Held without a deadline: if its holder dies, it stays held forever."
-	}
-	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", age)
 }
 
 // abandoned reports whether there is evidence that the lock will not be released: the

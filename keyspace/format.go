@@ -53,6 +53,8 @@ type Format struct {
 	LockLike bool
 	// NoTTL says that the library sets no deadline, by design.
 	NoTTL bool
+	// Unchecked says that the library unlocks without a check whose lock it is.
+	Unchecked bool
 	// ShowsWaiters says that Decode finds the waiters or their number. Without it, a lock
 	// without visible waiters may still have some.
 	ShowsWaiters bool
@@ -103,6 +105,7 @@ func hasAnyPrefix(key string, with []string) bool {
 func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
+	l.NoExtend, l.Unchecked = f.Actions == nil || f.Actions.Extend == "", l.Unchecked || f.Unchecked
 	if f.LockKey != nil {
 		l.Key = f.LockKey(e.Key)
 	}

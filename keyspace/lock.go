@@ -101,8 +101,10 @@ type Lock struct {
 	Key        string        `json:"key,omitzero"`    // any bytes, unchanged
 	Format     string        `json:"format,omitzero"` // the name of its Format
 	Confidence Confidence    `json:"confidence,omitzero"`
-	Stamped    bool          `json:"stamped,omitzero"` // Expires is stored in the value: unlike with a TTL, the lock may outlive it
-	NoTTL      bool          `json:"no_ttl,omitzero"`  // its library sets no deadline, by design
+	Stamped    bool          `json:"stamped,omitzero"`   // Expires is stored in the value: unlike with a TTL, the lock may outlive it
+	NoTTL      bool          `json:"no_ttl,omitzero"`    // its library sets no deadline, by design
+	NoExtend   bool          `json:"no_extend,omitzero"` // others cannot set its deadline
+	Unchecked  bool          `json:"unchecked,omitzero"` // an unlock does not check whose lock it is
 	Kind       Kind          `json:"kind,omitzero"`
 	Holders    []Holder      `json:"holders,omitzero"` // in a stable order
 	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known

@@ -48,14 +48,22 @@ func convoy(l *Lock, now time.Time) string {
 // renewalMissed finds holds that were renewed regularly, and whose next renewal is late. A
 // hold whose deadline is far away, compared with its renewals, is in no danger yet.
 func renewalMissed(l *Lock, now time.Time) string {
-	late := now.Sub(l.Renewed) - l.RenewedEvery
+	late := l.renewalLate(now)
 	left, expires := l.TTL(now)
-	if l.Renewals < regularFrom || l.RenewedEvery <= 0 || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery ||
-		late < max(l.RenewedEvery/2, renewalLag) {
+	if late == 0 || l.Renewals < regularFrom || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery {
 		return ""
 	}
 	return fmt.Sprintf("Renewed every %s, and the next renewal is %s late: the lock ends in %s.",
 		humanize.Duration(l.RenewedEvery), humanize.Duration(late), humanize.Duration(left))
+}
+
+// renewalLate returns by how much the next renewal is late: at least half a period, or 0. It is 0 if no period is known.
+func (l *Lock) renewalLate(at time.Time) time.Duration {
+	late := at.Sub(l.Renewed) - l.RenewedEvery
+	if l.RenewedEvery <= 0 || late < max(l.RenewedEvery/2, renewalLag) {
+		return 0
+	}
+	return late
 }
 
 // longWaitRemedy is the remedy of all severities of a long wait.

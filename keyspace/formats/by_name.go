@@ -79,17 +79,22 @@ func byName() []keyspace.Format {
 			},
 		}),
 		// node's redis-lock: the deadline in ms.
-		opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock: index.js",
 				"the name begins with lock., and the value is a time in ms"),
 			Prefixes: []string{"lock."},
 			Actions:  valueActions(),
 			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Certain, 20*time.Second)},
-		}),
+		})),
+		// node's redis-promise-lock: the time of the acquire.
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("redis-promise-lock:",
+			about("redis-promise-lock", "redis-promise-lock", "github.com/julian91/redis-promise-lock: src/lock.ts",
+				"the name begins with redis-promise-lock:"),
+			opaqueSample("held", "redis-promise-lock:invoices", `{"lockedSince":"{iso-2000}"}`, keyspace.Certain, 3*time.Second))),
 		simpleRedisMutex(),
 		// node-resque's plugins JobLock and QueueLock: the deadline in seconds, under a name that ends
 		// with the arguments of the job.
-		opaque(func(v string) bool { return digits(v, 10, 10) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(func(v string) bool { return digits(v, 10, 10) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("node-resque", "node-resque", "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
 				"the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds"),
 			Match: func(key string) bool {
@@ -109,7 +114,7 @@ func byName() []keyspace.Format {
 			Samples: []keyspace.Sample{
 				opaqueSample("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
 			},
-		}),
+		})),
 		// The lock that elects one of several celery schedulers.
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
 			About: about("redbeat", "celery-redbeat", "github.com/sibson/redbeat: redbeat/schedulers.py",
@@ -119,10 +124,10 @@ func byName() []keyspace.Format {
 			Samples:  []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)},
 		}),
 		// celery-once, which queues a task only once.
-		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("qo_",
+		unchecked(stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("qo_",
 			about("celery-once", "celery-once", "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
 				"the name begins with qo_, and the value is a UUID that contains the time"),
-			opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)),
+			opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour))),
 		// The lock of a client that fills a dogpile.cache.
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("_lock",
 			about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
@@ -158,37 +163,37 @@ func byName() []keyspace.Format {
 				opaqueSample("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
 			},
 		}),
-		huey(),
+		unchecked(huey()),
 		// huey's locks if results expire: a key for each lock.
-		opaque(func(v string) bool { return len(v) < probeBytes }, fixed(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(func(v string) bool { return len(v) < probeBytes }, fixed(keyspace.Certain)).format(keyspace.Format{
 			About: about("huey-expire", "huey", "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
 				"the name begins with huey.r. and contains .lock."),
 			Prefixes: []string{"huey.r."},
 			Match:    func(key string) bool { return strings.Contains(key, ".lock.") },
 			Samples:  []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
-		}),
+		})),
 		// celery-singleton, which queues a task only once: the task's ID, by default without a TTL.
-		opaque(anyToken, fixed(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(anyToken, fixed(keyspace.Certain)).format(keyspace.Format{
 			About: about("celery-singleton", "celery-singleton", "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
 				"the name is SINGLETONLOCK_ and a digest"),
 			Prefixes: []string{"SINGLETONLOCK_"},
 			Match:    func(key string) bool { return isHex(strings.TrimPrefix(key, "SINGLETONLOCK_"), 32) },
 			Samples:  []keyspace.Sample{opaqueSample("a task in the queue", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
-		}),
+		})),
 		// The lock that elects the worker which schedules a queue of Python's rq.
-		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("rq-scheduler", "rq", "github.com/rq/rq: rq/scheduler.py",
 				"the name begins with rq:scheduler-lock:"),
 			Prefixes: []string{"rq:scheduler-lock:"},
 			// The flag for cleaned registries looks like a lock.
 			Companion: begins("rq:clean_registries:"),
 			Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
-		}),
+		})),
 		// The job locks of Python's arq. A worker sets the flag.
-		opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).under("arq:in-progress:",
+		unchecked(opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).under("arq:in-progress:",
 			about("arq", "arq", "github.com/python-arq/arq: arq/worker.py",
 				"the name begins with arq:in-progress:, and the value is 1"),
-			opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)),
+			opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute))),
 		// Sentry's locks: a random UUID without dashes.
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
@@ -258,15 +263,15 @@ func byName() []keyspace.Format {
 		}),
 		nextcloud(),
 		// ActiveJob::Uniqueness, which uses redlock-rb.
-		opaque(isUUID, needsTTL(keyspace.Certain)).under("activejob_uniqueness:",
+		unchecked(opaque(isUUID, needsTTL(keyspace.Certain)).under("activejob_uniqueness:",
 			about("activejob-uniqueness", "activejob-uniqueness", "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
 				"the name begins with activejob_uniqueness:, and the value is a UUID"),
-			opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)),
+			opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour))),
 		redisSemaphoreRB(),
 		sidekiqUniqueJobs(),
 		redisMutex(),
 		mlanett(),
-		resqueLock(),
+		unchecked(resqueLock()),
 		// The lock that elects one of several schedulers: host and process.
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
 			About: about("resque-scheduler", "resque-scheduler", "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",

@@ -82,10 +82,10 @@ func byToken() []keyspace.Format {
 				"the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them"),
 			opaqueSample("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)),
 		// Lock in Ruby's redis-objects: an empty string with a TTL.
-		opaque(func(v string) bool { return v == "" }, anyKey(keyspace.Possible)).anywhere(
+		unchecked(opaque(func(v string) bool { return v == "" }, anyKey(keyspace.Possible)).anywhere(
 			about("redis-objects", "redis-objects", "github.com/nateware/redis-objects: lib/redis/lock.rb",
 				"the value is empty"),
-			opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)),
+			opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second))),
 		discourse(),
 	}
 }
@@ -100,14 +100,14 @@ func handMade() []keyspace.Format {
 		getset(),
 		// Django's cache.add used as a lock: a pickled flag. Only its name distinguishes it from other
 		// cached values.
-		opaque(func(v string) bool {
+		unchecked(opaque(func(v string) bool {
 			return len(v) > 2 && len(v) < 40 && v[0] == '\x80' && strings.HasSuffix(v, ".") && strings.Contains(v, "1")
 		}, anyKey(keyspace.No)).format(keyspace.Format{
 			About: about("django-cache", "Django's cache.add", "github.com/django/django: django/core/cache/backends/redis.py",
 				"the value is a mark as Python pickles it, and the name contains a word for locks"),
 			Match:   looksLikeLock,
 			Samples: []keyspace.Sample{opaqueSample("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
-		}),
+		})),
 		setNX(),
 		customString(),
 		customHash(),

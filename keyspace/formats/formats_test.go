@@ -110,6 +110,8 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						began := time.Now()
 						sample = formats.At(sample, clock(t, rdb))
 						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
+						sample.Want.NoExtend = f.Actions == nil || f.Actions.Extend == ""
+						sample.Want.Unchecked = sample.Want.Unchecked || f.Unchecked
 						load(t, rdb, sample.Commands...)
 						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: sample.Want.Confidence})
 						check.Require(t, len(snap.Locks) == 1, "found %d locks, want one: %v", len(snap.Locks), keys(snap))
@@ -266,5 +268,26 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // no sample has a waiting writer
 			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
 		}
+	}
+}
+
+// These libraries delete the key of their lock whatever it contains, as their sources show. Locks whose value
+// names no holder are like them.
+func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
+	var names []string
+	for _, f := range everyFormat {
+		if f.Unchecked {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "huey", "huey-expire", "node-resque",
+		"redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "rq-scheduler"}, "formats")
+	rdb := connect(t, server.ForTest(t).Addr())
+	for value, want := range map[string]bool{"*": true, "1": true, "locked": true, "TRUE": true, "7": false, "web-01:4242": false, "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e": false} {
+		load(t, rdb, []string{"SET", "medusa_lock:prod_1", value, "PX", "60000"})
+		snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
+		check.Require(t, len(snap.Locks) == 1, "%q: %d locks", value, len(snap.Locks))
+		check.Equal(t, snap.Locks[0].Unchecked, want, "%q in the format %s", value, snap.Locks[0].Format)
 	}
 }

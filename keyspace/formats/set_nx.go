@@ -3,6 +3,7 @@ package formats
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +53,8 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{
 		Kind:    keyspace.Unknown,
 		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Count: 1, Since: madeAt(t.id, e.Now)}},
+
+		Unchecked: namesNoHolder(e.Value),
 	}
 	if t.known {
 		l.Kind = keyspace.Mutex
@@ -60,6 +63,11 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		h.Label = owner(e.Value)
 	}
 	return l, sure
+}
+
+// namesNoHolder reports whether a value is a flag that all holders store: an unlock cannot tell them apart by it.
+func namesNoHolder(value string) bool {
+	return slices.Contains([]string{"", "*", "0", "1", "true", "lock", "locked"}, strings.ToLower(value))
 }
 
 // setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,
@@ -78,6 +86,8 @@ func setNXActions() *keyspace.Actions {
 }
 
 func setNXSamples() []keyspace.Sample {
+	flag := held("only a flag", "lock:report:weekly", "1", "", 40*time.Second)
+	flag.Want.Unchecked = true
 	own := held("a custom value", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
 	own.Want.Kind = keyspace.Unknown
 	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
@@ -85,8 +95,7 @@ func setNXSamples() []keyspace.Sample {
 	return []keyspace.Sample{
 		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
 		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
-		held("only a flag", "lock:report:weekly", "1", "", 40*time.Second),
-		own, object,
+		flag, own, object,
 	}
 }
 
