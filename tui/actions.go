@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ import (
 
 // openActionMenu opens the menu of actions on the tagged locks, or on the selected one.
 func (a *app) openActionMenu() {
-	locks := a.locks().tagged(&a.state)
+	locks := slices.SortedFunc(maps.Values(a.locks().tags), func(x, y keyspace.Lock) int { return x.ID().Compare(y.ID()) })
 	if len(locks) == 0 || a.place() != onLocks {
 		l, ok := a.selected()
 		if !ok {
@@ -31,10 +32,10 @@ func (a *app) openActionMenu() {
 	switch {
 	case a.config.Executor == nil:
 		if a.playback != nil {
-			a.reject(a.keymap.named("a recording cannot be changed; {copy} copies a safe command"))
+			a.reject(a.keymap.named("a recording cannot be changed; {copy} copies an exact command"))
 			return
 		}
-		a.reject(a.keymap.named("this screen only reads: start locktop with --write to act, or copy a safe command with {copy}"))
+		a.reject(a.keymap.named("this screen only reads: --write lets it act, {copy} copies an exact command"))
 	case a.paused != nil && a.paused.rewound:
 		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
 	default:
@@ -58,7 +59,7 @@ type lockAction struct {
 // lockActions are all actions on a lock, the least dangerous first.
 var lockActions = []lockAction{
 	{keyspace.Expire, "d", "set a deadline",
-		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", "set a deadline for", ""},
+		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, even while its holder works", "set a deadline for", ""},
 	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend", "extended"},
 	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working",
 		"release", "released"},
@@ -67,6 +68,9 @@ var lockActions = []lockAction{
 // actionMenu returns the menu of actions, the least dangerous first.
 func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	m := &menu{title: "act on " + a.describe(locks)}
+	if len(locks) == 1 && a.locks().tagged(locks[0].ID().OnAnyNode()) {
+		m.title += ", which is tagged"
+	}
 	for _, c := range lockActions {
 		able, why := a.allowed(c.act, locks)
 		d := pendingAction{act: c.act, locks: able}
@@ -109,8 +113,7 @@ func (a *app) holderMenu(l keyspace.Lock) *menu {
 func (a *app) perHolder(title string, l keyspace.Lock, pick func(keyspace.Lock) (dialog, tea.Cmd)) *menu {
 	m := &menu{title: title}
 	for i := range l.Holders {
-		one := l
-		one.Holders, one.Expires = l.Holders[i:i+1:i+1], l.Holders[i].Expires
+		one, _ := l.Still(l.Holders[i : i+1])
 		key := ""
 		if i < len(holderKeys) {
 			key = holderKeys[i : i+1]
@@ -161,9 +164,11 @@ func (s *state) describe(locks []keyspace.Lock) string {
 	return humanize.Plural(len(locks), "tagged lock")
 }
 
-// confirm returns the question before an action. On a production server, the user must type the
-// lock's key first.
+// confirm returns the question before an action, above the locks of now. On a production server, the
+// user must type the lock's key first.
 func (a *app) confirm(d pendingAction) dialog {
+	a.unpause()
+	a.page().arrange(&a.state)
 	q := &confirmDialog{app: a, pending: d}
 	if !a.config.Production {
 		return q
@@ -189,7 +194,7 @@ func (a *app) confirm(d pendingAction) dialog {
 	return p
 }
 
-// confirmDialog shows the consequences of an action. Only y confirms it.
+// confirmDialog shows the consequences of an action on the locks as they are now. Only y confirms it.
 type confirmDialog struct {
 	app     *app
 	pending pendingAction
@@ -208,9 +213,38 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	default:
 		return nil, s.notify("nothing was changed")
 	}
+	for i := range q.pending.locks {
+		delete(q.app.locks().tags, q.pending.locks[i].ID().OnAnyNode())
+	}
+	d, ended := q.now(s)
+	if len(d.locks) == 0 {
+		return nil, s.reject("nothing was changed: " + ended[0])
+	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	ttls := mapped(q.pending.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(q.pending, l) })
-	return nil, act(q.app.ctx, q.app.config.Executor, q.pending, ttls)
+	ttls := mapped(d.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(d, l) })
+	return nil, act(q.app.ctx, q.app.config.Executor, d, ttls)
+}
+
+// now returns the action on those of its holds that go on, as the latest snapshot has them. ended has a
+// sentence for each lock without such a hold.
+func (q *confirmDialog) now(s *state) (d pendingAction, ended []string) {
+	d = q.pending
+	d.locks = nil
+	for i := range q.pending.locks {
+		was := &q.pending.locks[i]
+		l, known := s.current().lock(was.ID())
+		held, goesOn := l.Still(was.Holders)
+		switch {
+		case goesOn:
+			d.locks = append(d.locks, held)
+		case known:
+			holders := (&keyspace.ChangedError{Now: &l}).Holders()
+			ended = append(ended, s.redactKey(was.Key)+": the hold has ended, the lock is "+s.redactText(was.ID(), holders))
+		default:
+			ended = append(ended, s.redactKey(was.Key)+": locktop does not see the hold any more")
+		}
+	}
+	return d, ended
 }
 
 func (q *confirmDialog) draw(s *state, lines []string) []string {
@@ -283,17 +317,21 @@ func (q *confirmDialog) text(s *state) []string {
 	t := s.screen.theme
 	var panel []string
 	line := func(st widget.Style, text string) {
-		panel = append(panel, s.wrapped(s.screen.w, margin, st, text, 3)...)
+		panel = append(panel, s.wrapped(s.screen.w, margin, st, text, 8)...)
 	}
-	for i := range q.pending.locks {
+	d, ended := q.now(s)
+	for _, text := range ended {
+		line(t.bad, text+". The action does nothing to it.")
+	}
+	for i := range d.locks {
 		if i == 5 {
-			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(q.pending.locks)-i)))
+			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(d.locks)-i)))
 			break
 		}
-		line(t.warn, q.pending.consequence(lockView{&q.pending.locks[i], s.clock(), s}))
+		line(t.warn, d.consequence(lockView{&d.locks[i], s.clock(), s}))
 	}
-	if len(q.pending.locks) == 1 && !s.privacy.on {
-		command, _ := q.app.exactCommand(q.pending.act, q.pending.locks[0], s.ttlOf(q.pending, q.pending.locks[0]))
+	if len(d.locks) == 1 && !s.privacy.on {
+		command, _ := q.app.exactCommand(d.act, d.locks[0], s.ttlOf(d, d.locks[0]))
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}
@@ -317,18 +355,11 @@ func (d pendingAction) did() string {
 
 // consequence describes the effect of the action on one lock.
 func (d pendingAction) consequence(v lockView) string {
-	holder := "its holder"
-	if len(v.Holders) > 0 {
-		holder = "its holder (" + v.owner() + ")"
-	}
-	ends := "It never ends by itself"
-	if rest, ok := v.TTL(v.now); ok {
-		ends = "It would end by itself in " + humanize.Left(rest)
-	}
-	name := v.state.redactKey(v.Key)
+	holder := "its holder (" + v.owner() + ")"
+	text := v.state.redactKey(v.Key) + ": "
 	switch d.act {
-	case keyspace.Expire:
-		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, humanize.Setting(d.ttl), holder)
+	case keyspace.ForceRelease:
+		text += v.waiterText("can acquire it", "can acquire it") + "; "
 	case keyspace.Extend:
 		till := v.state.extended(*v.Lock, d.ttl)
 		added := "as long again as its lease"
@@ -339,21 +370,17 @@ func (d pendingAction) consequence(v lockView) string {
 		if first := v.firstDeadline(); first.Before(v.Expires) {
 			now = fmt.Sprintf("its %d holds end from %s to %s", len(v.Holders), v.deadline(first), v.deadline(v.Expires))
 		}
-		return v.state.screen.glyphs.Word(fmt.Sprintf("%s: stays with %s: %s → %s, %s; %s.",
-			name, holder, now, v.deadline(till), added, v.waiterText("waits longer", "wait longer")))
-	default:
-		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
-			name, v.waiterText("can acquire it", "can acquire it"), holder, ends)
+		text += v.state.screen.glyphs.Word(fmt.Sprintf("stays with %s: %s → %s, %s; %s. ",
+			holder, now, v.deadline(till), added, v.waiterText("waits longer", "wait longer")))
 	}
+	return text + v.Consequence(d.act, d.ttl, holder, v.state.current().snap.At, v.now)
 }
 
 // firstDeadline returns the earliest deadline of the holds; zero if there is none.
 func (v lockView) firstDeadline() time.Time {
 	first := v.Expires
 	for _, h := range v.Holders {
-		if !h.Expires.IsZero() && h.Expires.Before(first) {
-			first = h.Expires
-		}
+		first = keyspace.Earliest(first, h.Expires)
 	}
 	return first
 }

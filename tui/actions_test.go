@@ -106,6 +106,102 @@ func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("x", "r").want("release job:nightly?") }) // one holder: no further question
 }
 
+// renewed returns the lock "a", renewed n times with the last time at a time.
+func renewed(n int, last time.Time) keyspace.Lock {
+	l := mutex("a", "web-1", last.Sub(midnight)+9*time.Second)
+	l.Renewals, l.Renewed, l.RenewedEvery = n, last, 3*time.Second
+	return l
+}
+
+// says checks texts that the screen shows, wrapped or not.
+func says(d *driver, texts ...string) {
+	d.t.Helper()
+	screen := strings.Join(strings.Fields(d.screen()), " ")
+	for _, text := range texts {
+		check.Require(d.t, strings.Contains(screen, text), "no %q on the screen:\n%s", text, d.screen())
+	}
+}
+
+func TestTheQuestionSaysWhatIsTrueNow(t *testing.T) {
+	w, b := writeConfig()
+	w.Every = tickInterval
+	v := holding(renewed(9, midnight))
+	w.Source = v
+	drive(t, w, func(d *driver) {
+		d.size(80, 24).wait(time.Second).press("x", "r")
+		says(d, "It will not end by itself: it was renewed 9 times, the last time 1.", "is alive. Stop the holder first")
+		d.wait(time.Second)
+		says(d, "renewed 9 times, the last time 2.")
+		v.locks[0] = renewed(10, after(2*time.Second))
+		d.wait(time.Second)
+		says(d, "will not end by itself: it was renewed 10 times, the last time 1.")
+		d.wait(4 * time.Second)
+		says(d, "Its renewals stopped 5.", "(were every 3.0 s)")
+		v.locks[0] = mutex("a", "web-2", time.Minute)
+		d.wait(time.Second).want("a: the hold has ended, the lock is now held by web-2").wantNot("will still", "redis-cli")
+		d.press("y").want("nothing was changed: a: the hold has ended")
+		v.locks[0] = renewed(11, time.Now())
+		d.wait(time.Second).press("x", "r")
+		v.locks = nil
+		d.wait(time.Second).want("locktop does not see the hold any more").press("y").want("nothing was changed")
+		b.want(t)
+	})
+}
+
+// An extension starts at the deadline of now, not at that of the key press.
+func TestAnExtensionBeginsAtTheDeadlineOfNow(t *testing.T) {
+	w, b := writeConfig()
+	w.Every = tickInterval
+	v := holding(renewed(9, midnight))
+	w.Source = v
+	drive(t, w, func(d *driver) {
+		d.press("x", "e", "+").wait(time.Second)
+		v.locks[0] = renewed(10, after(20*time.Second))
+		d.wait(time.Second)
+		says(d, "ends at 00:00:29 (in 2", "00:00:39", "The next renewal undoes it", "renewed 10 times")
+		d.press("y")
+		check.True(t, len(b.done) == 1 && strings.HasPrefix(b.done[0], "extend a 36."), "done is %q: not 10 s after the deadline of now", b.done)
+	})
+}
+
+func TestTheQuestionNamesALateUnlock(t *testing.T) {
+	w, _ := writeConfig()
+	l := mutex("a", "1", time.Minute)
+	l.Unchecked = true
+	w.Source = holding(l)
+	drive(t, w, func(d *driver) {
+		d.size(140, 40).press("x", "r").want("When the old holder unlocks late, it frees the next holder's lock").press("esc")
+	})
+}
+
+// A question is about now, also if the list was paused.
+func TestTheQuestionEndsAPause(t *testing.T) {
+	w, _ := writeConfig()
+	drive(t, w, func(d *driver) {
+		d.press(" ").want("PAUSED").press("x", "r").want("release job:nightly?").wantNot("PAUSED")
+	})
+}
+
+func TestATagBelongsToAHold(t *testing.T) {
+	w, b := writeConfig()
+	w.Every = tickInterval
+	v := holding(mutex("a", "web-1", time.Minute), mutex("b", "web-1", time.Minute), mutex("c", "web-1", time.Minute))
+	w.Source = v
+	drive(t, w, func(d *driver) {
+		d.press("t", "t", "t").want("3 tagged")
+		v.locks[0] = mutex("a", "web-2", time.Minute)
+		again := mutex("b", "web-1", time.Minute)
+		again.Holders[0].Since = after(0) // released, and acquired again with one token
+		v.locks[1] = again
+		d.wait(time.Second).want("1 tagged").press("home", "x").want("act on c, which is tagged")
+		d.press("r", "y").wantNot("tagged")
+		b.want(t, "release c")
+		d.press("home", "t").want("1 tagged")
+		b.err = errors.New("no answer")
+		d.press("x", "r", "y").want("no answer").wantNot("tagged")
+	})
+}
+
 func TestOnlyYConfirmsAnAction(t *testing.T) {
 	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
 		w, b := writeConfig()
@@ -127,7 +223,7 @@ func TestActions(t *testing.T) {
 	for name, play := range map[string]func(d *driver, b *fakeExecutor){
 		"the least dangerous action is first": func(d *driver, b *fakeExecutor) {
 			d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
-			d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
+			d.press("d").want("even while its holder (cron-2) still works").press("y").want("set a deadline of 30 s for job:nightly")
 			b.want(d.t, "expire job:nightly")
 			d.press("x", "e").want("it has no deadline; d sets one")
 			d.press("esc", "j", "x", "d").want("it has a deadline already")
@@ -140,7 +236,7 @@ func TestActions(t *testing.T) {
 			d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
 			d.press("d").want("set a deadline for job:nightly?").press("y")
 			b.want(d.t, "expire job:nightly")
-			d.press("t", "home", "t", "x").press("d").want("it has a deadline already")
+			d.want("1 tagged").press("home", "x").want("act on lock:orders:4711, which is tagged").press("d").want("it has a deadline already")
 		},
 		"a deadline is chosen": func(d *driver, b *fakeExecutor) {
 			d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")

@@ -42,7 +42,7 @@ type app struct {
 
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, source: w.Source, state: state{config: w}}
-	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
+	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]keyspace.Lock{}}
 	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.keymap = newKeymap(w.Keys, w.Commands)
 	a.server = widget.Plain(w.Title)

@@ -71,16 +71,28 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	releasing, why := a.exactCommand(keyspace.ForceRelease, l, defaultTTL)
-	m.choices = append(m.choices, a.copyOf("r", "command that releases it", releasing, why))
+	m.choices = append(m.choices, a.copyAction("r", "command that releases it", keyspace.ForceRelease, l))
 	if l.Endless() {
-		expiring, why := a.exactCommand(keyspace.Expire, l, defaultTTL)
-		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))
+		m.choices = append(m.choices, a.copyAction("d", "command that sets a deadline", keyspace.Expire, l))
 	}
 	if wake := a.wakeCommand(l); wake != "" {
 		m.choices = append(m.choices, a.copyOf("w", "command that wakes the next waiter", wake, ""))
 	}
 	return m
+}
+
+// copyAction returns the choice to copy the command for an action. The screen then shows the consequences of the action.
+// The shell shows those that stay true, in a command that does nothing: not every shell takes a comment at its prompt.
+func (a *app) copyAction(key, label string, act keyspace.Action, l keyspace.Lock) choice {
+	command, why := a.exactCommand(act, l, defaultTTL)
+	c := a.copyOf(key, label, command, why)
+	c.pick = func(s *state) (dialog, tea.Cmd) {
+		effect := pendingAction{act: act, ttl: defaultTTL}.consequence(lockView{&l, s.clock(), s})
+		closing := choice{key: "q", label: "close", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }}
+		return &menu{title: "copied the " + label, about: strings.SplitAfter(s.clock().Local().Format("15:04:05 ")+effect, ". "), choices: []choice{closing}},
+			copyText(a.config.Clipboard, label, ": 'only for this hold; its holder is not stopped: it keeps working'\n"+command)
+	}
+	return c
 }
 
 // wakeCommand returns a shell command that wakes the next waiter of a free lock; "" if there
@@ -105,7 +117,7 @@ func (a *app) eventCopyMenu(e *keyspace.Event) *menu {
 	}}
 }
 
-// exactCommand returns a shell command for an action, in printable ASCII, or why there is none.
+// exactCommand returns a shell command for an action on exactly the holds of a lock, in printable ASCII, or why there is none.
 func (s *state) exactCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
 	command, err := keyspace.ExactCommand(s.config.Formats, act, l, ttl, s.config.RedisCLI...)
 	if err != nil {

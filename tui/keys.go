@@ -173,7 +173,7 @@ func bindings() []binding {
 		{[]stroke{{enter, "enter"}}, onLocks | onTimeline | onFindings | onEvents, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
 		{[]stroke{{search, "/"}}, onLocks | onTimeline | onFindings | onEvents, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
 		{[]stroke{{actOn, "x"}}, onLocks | onLock | onFindings, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
-		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
+		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a command for exactly this hold to the clipboard; on events the key, the client or the event"},
 		{[]stroke{{findClient, "W"}}, onLock, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
 		{[]stroke{{tellStory, "e"}}, onLock, "e", "story", "explain what happened to the lock: who held it, what it cost, what is not known; again: the lock"},
 		{[]stroke{{sortLeft, "left"}, {sortRight, "right"}}, onLocks, "← →", "sort", "sort by the next column, left or right"},
@@ -181,7 +181,7 @@ func bindings() []binding {
 		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: a row for each class of locks, with its waiting; again: one list"},
 		{[]stroke{{preview, "v"}}, onLocks, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{[]stroke{{wide, "w"}}, onLocks, "w", "wide", "more columns: fence, renewals, database, node"},
-		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
+		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the holds of a lock, or untag them; what acts on locks acts on all that are tagged, and untags them"},
 		{[]stroke{{snooze, "z"}}, onFindings | onLock, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
 		{[]stroke{{faster, "+ ="}, {slower, "-"}}, onLocks, "+ -", "", "look at the server more often, less often"},
 

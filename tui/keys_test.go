@@ -530,7 +530,7 @@ func TestAChangedKeyIsNamedAndWorksEverywhere(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(200, 95).want("F2 help", "c copy").wantNot("? help", "y copy")
 		d.press("x").want("x does nothing; F2 shows the keys")
-		d.press("ctrl+x").want("copy a safe command with c").press("X").want("copy a safe command with c")
+		d.press("ctrl+x").want("c copies an exact command").press("X").want("c copies an exact command")
 		d.press("?").want("? does nothing").press("f2").want("^X", "alt+l").press("esc")
 		d.press("y").want("does nothing").press("c").want("copy from job:nightly").press("esc")
 		d.press("P").want("PAUSED").press("alt+l").wantNot("PAUSED")

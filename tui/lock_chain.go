@@ -145,8 +145,8 @@ func (s *state) possibilities(l keyspace.Lock) string {
 			keys = append(keys, s.keymap.key(actOn)+" "+c.key+" "+c.label)
 		}
 	}
-	act, copied := keyspace.ForceRelease, " r copy a safe release"
-	if l.Endless() {
+	act, copied := keyspace.ForceRelease, " r copy an exact release, only of this hold"
+	if l.Endless() && !l.NoExtend {
 		act, copied = keyspace.Expire, " d copy a command for a deadline"
 	}
 	if _, why := s.exactCommand(act, l, defaultTTL); why == "" {

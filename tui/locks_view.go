@@ -178,7 +178,7 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 		base = v.state.screen.theme.row
 		cell = func(i, w int) widget.Cell { return widget.Cell{Style: base, Text: columns[i].cell(v, w).Text} }
 	}
-	v.mark(l, base, selected, p.tags[v.ID().OnAnyNode()])
+	v.mark(l, base, selected, p.tagged(v.ID().OnAnyNode()))
 	table.Row(l, base, cell)
 	l.Pad(base, l.Rest()-1)
 }

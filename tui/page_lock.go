@@ -124,8 +124,8 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if len(p.last.Holders) == 0 {
 		return nil
 	}
-	act, word := keyspace.ForceRelease, "command to release it safely"
-	if p.last.Endless() {
+	act, word := keyspace.ForceRelease, "command for an exact release, only of this hold"
+	if p.last.Endless() && !p.last.NoExtend {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
 	lines := []string{s.ruleOf(w, word, s.keymap.named("{copy} to copy"))}

@@ -25,14 +25,14 @@ type locksPage struct {
 	plan     func() waiting // computes it anew; nil = not necessary
 	summing  bool           // it is computed
 
-	moved  bool          // the user moved the cursor; until then the first row is selected
-	chosen keyspace.ID   // selected lock
-	last   keyspace.Lock // its last known state
-	seen   time.Time     // time of last, on the server's clock
-	gone   bool          // it is not among the rows now
-	row    int           // its current or last row
-	top    int           // first visible row
-	tags   map[keyspace.ID]bool
+	moved  bool                          // the user moved the cursor; until then the first row is selected
+	chosen keyspace.ID                   // selected lock
+	last   keyspace.Lock                 // its last known state
+	seen   time.Time                     // time of last, on the server's clock
+	gone   bool                          // it is not among the rows now
+	row    int                           // its current or last row
+	top    int                           // first visible row
+	tags   map[keyspace.ID]keyspace.Lock // with only the tagged holds
 
 	keyWidth, ownerWidth int       // maximum widths of keys and owners so far, because columns only grow
 	measured             time.Time // of the snapshot that they come from; zero = none
@@ -105,32 +105,39 @@ func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.cho
 // reset resets selection, tags and widths for another target.
 func (p *locksPage) reset() {
 	p.keyWidth, p.ownerWidth, p.measured = 0, 0, time.Time{}
-	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
+	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]keyspace.Lock{}
 }
 
-// tagIt toggles the tag of the selected lock and selects the next one.
+// tagIt toggles the tag of the selected lock's holds and selects the next lock.
 func (p *locksPage) tagIt(s *state) {
 	if len(p.rows) == 0 || p.gone || p.group == byClass {
 		s.reject("no lock to tag")
 		return
 	}
-	if p.tags[p.chosen] {
+	switch {
+	case p.tagged(p.chosen):
 		delete(p.tags, p.chosen)
-	} else {
-		p.tags[p.chosen] = true
+	case len(p.last.Holders) > 0:
+		p.tags[p.chosen] = p.last
+	default:
+		s.reject("nobody holds it: there is nothing to act on")
 	}
 	p.scroll(s, 1)
 }
 
-// tagged returns the existing locks with a tag, in the order of the view model.
-func (p *locksPage) tagged(s *state) []keyspace.Lock {
-	var all []keyspace.Lock
-	for _, l := range s.current().locks {
-		if len(p.tags) > 0 && p.tags[l.ID().OnAnyNode()] {
-			all = append(all, *l)
+// tagged reports whether a lock has a tag.
+func (p *locksPage) tagged(id keyspace.ID) bool { _, has := p.tags[id]; return has }
+
+// untag removes the tags of holds that have ended.
+func (p *locksPage) untag(model *viewModel) {
+	for id, was := range p.tags {
+		now, _ := model.lock(id)
+		if held, goesOn := now.Still(was.Holders); goesOn {
+			p.tags[id] = held
+		} else {
+			delete(p.tags, id)
 		}
 	}
-	return all
 }
 
 // setPace changes the refresh interval.
@@ -180,7 +187,7 @@ func (p *locksPage) clear(s *state) {
 	case p.filter.text != "":
 		p.filter = filter{}
 	case len(p.tags) > 0:
-		p.tags = map[keyspace.ID]bool{}
+		clear(p.tags)
 	default:
 		s.reject("nothing to leave: no pause, no filter, no tags")
 		return
@@ -261,6 +268,9 @@ func (p *locksPage) arrange(s *state) {
 		}
 	}
 	p.measure(s)
+	if s.paused == nil {
+		p.untag(model)
+	}
 	p.rows = p.rows[:0]
 	for _, l := range model.locks {
 		if !filtered || p.filter.lock(l, model.snap.At, about[l.ID()]) {

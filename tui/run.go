@@ -26,8 +26,8 @@ type Config struct {
 	Quorum       []string           // addresses of the load's Redlock, in its order
 	Loader       Loader             // opens a load if Load is nil; nil if that is impossible
 	Load         Load               // nil if there is none
-	Formats      []keyspace.Format  // for safe commands
-	RedisCLI     []string           // further flags of redis-cli in safe commands, such as --tls
+	Formats      []keyspace.Format  // for the commands to copy
+	RedisCLI     []string           // further flags of redis-cli in these commands, such as --tls
 	Store        Store              // nil hides raw values
 	Finder       Finder             // nil if the clients cannot be listed
 	Connector    Connector          // nil if the target is fixed
