@@ -36,7 +36,7 @@ func (p *program) inspectCommand() *cobra.Command {
 		Short: "Explain one lock",
 		Long: `Prints everything about one lock: its holders and waiters, its findings, the stored
 values, the reason why its format was recognised, and the exact command that
-releases it safely. locktop reads only this lock's keys.`,
+releases exactly this hold. locktop reads only this lock's keys.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
 		Args: k.take,
@@ -148,6 +148,23 @@ func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string
 	snap, err := source.Snapshot(ctx)
 	g.View = render.NewView(snap, s.databases)
 	return g, err
+}
+
+// watchable is the greatest TTL at which watchHold may see a renewal.
+const watchable = time.Minute
+
+// watchHold looks at a lock until it has seen two renewals, for at most 3 s. One look does not show that a lock is renewed.
+func watchHold(ctx context.Context, t *connect.Target, s *selection, key string, g inspection) inspection {
+	end := time.Now().Add(3 * time.Second)
+	for ; len(g.Locks) > 0 && g.Locks[0].Renewals < 2 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		again, err := inspectKey(ctx, t, s, key)
+		if err != nil {
+			break
+		}
+		again.View = render.NewView(keyspace.CarryOver(g.Snapshot, again.Snapshot), s.databases)
+		g = again
+	}
+	return g
 }
 
 // whichDatabases lists the databases with the lock.
@@ -272,8 +289,12 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		fmt.Fprintf(&out, "\nTo wake the next waiter\n  %s\n", wake)
 		return render.Written(w, out.String())
 	}
-	out.WriteString("\nTo release it safely\n")
-	switch r := remedyFor(c, l); {
+	out.WriteString("\nExact release, only of this hold\n")
+	r := remedyFor(c, l)
+	if r.reason == "" {
+		fmt.Fprintf(&out, "  %s\n", l.Consequence(keyspace.ForceRelease, 0, "Its holder", g.At, g.At))
+	}
+	switch {
 	case r.reason != "":
 		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.reason))
 	case r.release != "":
@@ -420,7 +441,7 @@ type jsonInspection struct {
 	Votes   []render.Vote `json:"votes,omitempty"`
 	Raw     []jsonRaw     `json:"raw"`
 	Release string        `json:"release,omitempty"`  // locktop command that force-releases the lock
-	Command string        `json:"command"`            // redis-cli command that does so safely; empty: none
+	Command string        `json:"command"`            // redis-cli command that does so, only for this hold; empty: none
 	NoHands string        `json:"no_hands,omitempty"` // reason why there is none
 	Wake    string        `json:"wake,omitempty"`     // redis-cli command that wakes the next waiter of a free lock
 }

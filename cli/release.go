@@ -38,7 +38,7 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 	set.BoolVar(&o.production, "production", false, "ask for the name of the key, or of the owner, instead of y")
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
 	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
-	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli and change nothing")
+	set.BoolVar(&o.dryRun, "dry-run", false, "print the exact command for redis-cli and change nothing")
 	set.StringVar(&o.auditLog, "audit-log", "", auditUsage)
 	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not release: let a lock without TTL expire after this `time`")
 	o.given = set.Changed
@@ -52,7 +52,7 @@ func (p *program) releaseCommand() *cobra.Command {
 	var o releaseOptions
 	cmd := &cobra.Command{
 		Use:   "release {KEY | --owner NAME} [flags]",
-		Short: "Release the lock of another client, or all of its locks, safely",
+		Short: "Release exactly one hold of another client, or all of its locks",
 		Long: `Ends the hold of a lock. The script checks on the server that the lock has not
 changed since locktop read it. It frees the lock as the lock's library does, and
 wakes its waiters. The holder is not stopped: it continues until it checks its lock.
@@ -111,6 +111,12 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	if c.AllDatabases() && len(g.Locks) > 1 {
 		return usageErrorf("choose one with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
+	if left, expires := seen.TTL(g.At); expires && left < watchable && o.write && !o.yes && isTerminal(p.in) {
+		g = watchHold(ctx, t, s, key, g)
+		if seen, err = g.lock(key); err != nil {
+			return err
+		}
+	}
 	if seen, err = o.selectHolder(seen); err != nil {
 		return err
 	}
@@ -123,6 +129,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return errorOf(err)
 	}
 	if o.dryRun {
+		p.notes.note("%s", o.consequence(seen, g.At))
 		_, err := fmt.Fprintln(p.out, command)
 		return err
 	}
@@ -146,14 +153,11 @@ func (o *releaseOptions) selectHolder(seen keyspace.Lock) (keyspace.Lock, error)
 	if o.token == "" {
 		return seen, nil
 	}
-	all := seen.Holders
-	seen.Holders = slices.DeleteFunc(slices.Clone(all), func(h keyspace.Holder) bool { return h.ID != o.token && h.Label != o.token })
-	if len(seen.Holders) == 0 {
-		now := seen
-		now.Holders = all
-		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key, Now: &now})
+	one, held := seen.Still(slices.DeleteFunc(slices.Clone(seen.Holders), func(h keyspace.Holder) bool { return h.ID != o.token && h.Label != o.token }))
+	if !held {
+		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key, Now: &seen})
 	}
-	return seen, nil
+	return one, nil
 }
 
 // action returns the action of the flags.
@@ -175,15 +179,12 @@ func (o *releaseOptions) execute(ctx context.Context, e *release.Executor, seen 
 
 // consequence describes what the action will change.
 func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
-	who := render.HeldBy(seen, at) + ", " + render.Deadline(seen, at)
-	if o.action() == keyspace.Expire {
-		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", render.ShortKey(seen.Key), who, humanize.Setting(o.giveTTL))
-	}
 	waiters := "no waiters visible"
 	if n := seen.WaiterCount(); n > 0 {
 		waiters = humanize.Plural(n, "waiter") + " may get it next"
 	}
-	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", render.ShortKey(seen.Key), who, waiters)
+	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), render.HeldBy(seen, at), waiters,
+		seen.Consequence(o.action(), o.giveTTL, "its holder", at, at))
 }
 
 // summary describes what the action has changed.
@@ -228,7 +229,7 @@ func (p *program) confirm(o *releaseOptions, consequence, name string) error {
 	if o.production {
 		yes = widget.Plain(name)
 	}
-	fmt.Fprintf(p.notes.to, "%s.\nType %s to confirm, anything else to cancel: ", consequence, yes)
+	fmt.Fprintf(p.notes.to, "%s\nType %s to confirm, anything else to cancel: ", consequence, yes)
 	answer, err := bufio.NewReader(p.in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

@@ -71,7 +71,7 @@ func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []
 	return all
 }
 
-// printCommands prints the safe command for each lock.
+// printCommands prints the exact command for each lock.
 func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock) error {
 	for _, l := range locks {
 		command, err := keyspace.ExactCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
@@ -89,17 +89,20 @@ func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []key
 func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock) string {
 	text := fmt.Sprintf("%s holds %s: %s", render.Text(owner), humanize.Plural(len(locks), "lock"), firstKeys(locks))
 	if o.action() == keyspace.Expire {
-		return text + fmt.Sprintf("; they will expire after %s unless it renews them", humanize.Setting(o.giveTTL))
+		return text + fmt.Sprintf("; they will expire after %s, even while it works: code that sets no TTL does not renew one.", humanize.Setting(o.giveTTL))
 	}
-	waiters := 0
+	waiters, late := 0, ""
 	for _, l := range locks {
 		waiters += l.WaiterCount()
+		if l.Unchecked {
+			late = " " + keyspace.LateUnlock
+		}
 	}
 	next := "no waiters visible"
 	if waiters > 0 {
 		next = humanize.Plural(waiters, "waiter") + " may get them next"
 	}
-	return text + "; it is not notified and will still believe it holds them; " + next
+	return text + "; it is not notified and will still believe it holds them; " + next + "." + late
 }
 
 // firstKeys lists the first three keys and the number of the others.

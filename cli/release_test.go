@@ -219,6 +219,42 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 		"audit lines: %v", outcomes)
 }
 
+// The question says of a lock that is renewed that it does not end by itself; one look cannot know it.
+func TestTheQuestionBeforeAReleaseKnowsOfRenewals(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := clientTo(t, addr)
+	send(t, addr, "SET", "lock:a", token, "PX", "30000")
+	looked := locktop(t, "inspect", "lock:a", "-u", "redis://"+addr)
+	check.True(t, strings.Contains(looked.out, "Exact release, only of this hold\n  Its holder will still believe it holds the lock and keep working. It would end by itself in ") &&
+		strings.Contains(looked.out, "unless it is renewed, which one look does not show."), "%s", looked.out)
+
+	program := check.Must(executable())(t)
+	term := openTerminalFor(t, 300, 24, program, "release", "lock:a", "--write", "-u", "redis://"+addr)
+	for asked := false; !asked; asked = strings.Contains(term.screen(), "Type y to confirm") { // its holder renews it
+		check.NoError(t, rdb.Do(t.Context(), "PEXPIRE", "lock:a", "30000").Err())
+	}
+	term.want("lock:a is held by "+token, "It will not end by itself: it was renewed 2 times, the last time ", "so a client that renews it is alive. Stop the holder first.")
+}
+
+// What a release and a deadline do to a holder and to the next one is told with the command, too.
+func TestADryRunTellsTheConsequence(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", token)
+	send(t, addr, "HSET", "huey.results.app", "app.lock.nightly", "1")
+	const late = "it frees the next holder's lock"
+	for args, want := range map[string]string{
+		"": "will still believe it holds the lock", "--give-ttl 30s": "it ends in 30 s, even while its holder still works",
+	} {
+		got := locktop(t, append([]string{"release", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", "--dry-run", "-u", "redis://" + addr}, strings.Fields(args)...)...)
+		check.True(t, got.code == exitFine && strings.HasPrefix(got.out, "redis-cli ") && strings.Contains(got.errors, want) && strings.Contains(got.errors, late), "%s: %+v", args, got)
+	}
+	got := locktop(t, "release", "huey.results.app", "--give-ttl", "30s", "--dry-run", "-u", "redis://"+addr)
+	check.True(t, got.code == exitFailure && strings.Contains(got.errors, "stores no deadline that others may change; the lock can only be released"), "%+v", got)
+	got = locktop(t, "release", "--owner", token, "-u", "redis://"+addr)
+	check.True(t, strings.Contains(got.errors, "1 lock: SINGLETONLOCK_") && strings.Contains(got.errors, late), "%+v", got)
+}
+
 func TestReleaseOwnerNeedsPermissionAndAnOwner(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
