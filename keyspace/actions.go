@@ -299,6 +299,8 @@ func (l *Lock) ending(seen, now time.Time) string {
 	switch {
 	case !expires:
 		return "It never ends by itself."
+	case l.State(now) == Lapsed:
+		return fmt.Sprintf("Its deadline passed %s ago: any client may take it.", humanize.Left(-left))
 	case l.renewalLate(seen) > 0:
 		return fmt.Sprintf("Its renewals stopped %s ago (were every %s): it ends in %s unless they go on.",
 			humanize.Left(now.Sub(l.Renewed)), humanize.Left(l.RenewedEvery), humanize.Left(left))

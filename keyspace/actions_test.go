@@ -28,6 +28,10 @@ func TestTheConsequenceSaysHowTheLockEnds(t *testing.T) {
 			[]string{"h will still believe it holds the lock and keep working. It would end by itself in 20.0 s unless it is renewed."}, late,
 		},
 		"it has no deadline": {keyspace.ForceRelease, mutex(holder("a", 0)), 10_000, []string{"It never ends by itself."}, "renewed"},
+		"the deadline in its value has passed": {
+			keyspace.ForceRelease, with(mutex(holder("a", 5000)), func(l *keyspace.Lock) { l.Stamped = true }), 10_000,
+			[]string{"Its deadline passed 5.0 s ago: any client may take it."}, "would end",
+		},
 		"it is renewed": {
 			keyspace.ForceRelease, with(mutex(holder("a", 12_500)), renewed(9, 9500, time.Second)), 10_000,
 			[]string{"It will not end by itself: it was renewed 9 times, the last time 0.5 s ago, so a client that renews it is alive. Stop the holder first."}, "would end",

@@ -60,6 +60,9 @@ func TestFindings(t *testing.T) {
 		{"its own deadline passed long before its read", stamped(mutex(holder("a", 1000)), 2500), 3000, "stamp-passed", "passed 1.5 s ago"},
 		{"its TTL has passed", mutex(holder("a", 1000)), 3000, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
+		{"renewed a hundred times, until its renewals stopped", with(mutex(holder("a", hour)), func(l *keyspace.Lock) {
+			l.Renewals, l.Renewed, l.RenewedEvery = 100, at(1000), time.Second
+		}), 15_000, "", ""},
 		{"renewed a hundred times, within a configured limit", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.OverdueIn = 100, at(1000), time.Hour }), 2000, "", ""},
 		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},
 		{"free, with a waiter", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
