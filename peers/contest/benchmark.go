@@ -23,6 +23,7 @@ func Benchmarks() []Benchmark {
 		{"B4", scanCost},
 		{"B5", readWrite},
 		{"B9", scanGrowth},
+		{"B10", observed},
 	}
 }
 
