@@ -36,6 +36,14 @@ func tokenActions() *keyspace.Actions {
 	}
 }
 
+// announcing adds the message that wakes waiters, behind its channel, to the arguments.
+func announcing(a *keyspace.Actions, wakes string, message func(keyspace.Lock) []string) *keyspace.Actions {
+	args := a.Args
+	a.Args = func(l keyspace.Lock) []string { return append(args(l), message(l)...) }
+	a.WakeHint = wakes
+	return a
+}
+
 // valueActions change a lock that is a string whose deadline is in the token or
 // unknown. The deadline cannot be changed from outside.
 func valueActions() *keyspace.Actions {

@@ -333,6 +333,9 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			[]string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
 		{"spring", "my-registry:orders:42", "SET my-registry:orders:42 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000",
 			[]string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"redis-lock-py", "lock:a", "SET lock:a " + hex32 + " PX 30000", []string{"rlock-channel:lock:a ok"}, nil},
+		{"effect-distributed-lock", "semaphore:a", "ZADD semaphore:a {ms-0} " + uuidA + "_0 {ms-0} " + uuidA + "_1; PEXPIRE semaphore:a 30000",
+			[]string{"semaphore:a:released 2"}, nil},
 		{"set nx without a registry", "lock", "SET lock 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000", nil, nil},
 		{"locktop rw, its writer", "book", "HSET book v locktop-rw-1 w 1:{ms+20000}:" + token + " s 1; PEXPIRE book 30000",
 			[]string{"{book}:free book", "{book}:open book"}, []string{"book"}},
@@ -354,6 +357,25 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// In a cluster of Redis 7, the waiters of some libraries subscribe to sharded channels.
+func TestWaitersOnShardedChannelsAreWoken(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	if known := check.Must(rdb.Do(t.Context(), "COMMAND", "INFO", "SPUBLISH").Slice())(t); known[0] == nil {
+		t.Skip("the server has no sharded channels")
+	}
+	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+	for key, commands := range map[string]string{
+		"orders:1":      "HSET orders:1 " + owner + " 2",
+		"rates":         "HSET rates mode read " + owner + " 2; SET {rates}:" + owner + ":rwlock_timeout:1 1 PX 30000; SET {rates}:" + owner + ":rwlock_timeout:2 1 PX 30000",
+		"{gpu}:timeout": "SET gpu 0; ZADD {gpu}:timeout {ms+20000} \x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
+	} {
+		seen := placed(t, rdb, key, clock(t, rdb), commandsOf(commands))
+		check.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+		check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
+		check.Contains(t, rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_spublish:calls=1", "a release of %s", key)
 	}
 }
 

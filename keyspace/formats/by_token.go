@@ -64,11 +64,14 @@ func byToken() []keyspace.Format {
 				"the value is the 16 raw bytes of a random GUID"),
 			opaqueSample("held", "DefaultRedis:lock:menu", "\x52\x3d\x6a\x0f\x1c\x8b\x7f\x4e\xa2\xd9\x6c\x5b\x4a\x39\x28\x17", keyspace.Likely, 30*time.Second)),
 		// node's redlock: 16 random bytes in hexadecimal, the same in all keys of one acquire, under
-		// any name.
-		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).anywhere(
-			about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
+		// any name. Python's redis-lock-py (miintto) stores the same; its waiters subscribe.
+		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).format(keyspace.Format{
+			About: about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
 				"the value is 16 random bytes in hexadecimal, as node's redlock writes them"),
-			opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)),
+			Actions: announcing(tokenActions(), "poll; those of redis-lock-py receive ok on rlock-channel:{key}",
+				func(l keyspace.Lock) []string { return []string{"rlock-channel:" + l.Key, "ok"} }),
+			Samples: []keyspace.Sample{opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)},
+		}),
 		// Python's redlock-py: 22 random letters and digits. The tokens of bsm/redislock have the same
 		// length; that format comes first.
 		opaque(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }, anyKey(keyspace.Possible)).anywhere(

@@ -44,13 +44,9 @@ func simpleMutexToken(value string) bool {
 
 // simpleMutexActions announce a release in JSON, like the library.
 func simpleMutexActions() *keyspace.Actions {
-	a := tokenActions()
-	a.Args = func(l keyspace.Lock) []string {
-		token := l.Holders[0].ID
-		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
-	}
-	a.WakeHint = "receive a message on " + simpleMutexChannel
-	return a
+	return announcing(tokenActions(), "receive a message on "+simpleMutexChannel, func(l keyspace.Lock) []string {
+		return []string{simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, l.Holders[0].ID)}
+	})
 }
 
 // redisSemaphore is the format of Semaphore in node's redis-semaphore: a zset of UUIDs with
@@ -68,8 +64,10 @@ func redisSemaphore() keyspace.Format {
 			}
 			return semaphoreName(key)
 		},
-		Decode:  decodeRedisSemaphore,
-		Actions: memberActions(inZset, ""),
+		Decode: decodeRedisSemaphore,
+		// The permits of effect-distributed-lock look the same; for others, its channel has no subscribers.
+		Actions: announcing(memberActions(inZset, ""), "poll; those of effect-distributed-lock receive a message on {key}:released",
+			func(l keyspace.Lock) []string { return []string{l.Key + ":released"} }),
 		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
 			Key: "semaphore:render", Kind: keyspace.Semaphore,
 			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},

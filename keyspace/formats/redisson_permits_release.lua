@@ -6,4 +6,5 @@
 redis.call('ZREM', KEYS[1], unpack(seen))
 redis.call('INCRBY', KEYS[2], #seen)
 redis.pcall('PUBLISH', ARGV[#ARGV], #seen)
+redis.pcall('SPUBLISH', ARGV[#ARGV], #seen) -- in a cluster of Redis 7, the channels are sharded
 return 1

@@ -24,8 +24,10 @@ for _ = 1, 100 do -- a dead waiter would block the others
   redis.call('LPOP', KEYS[2])
   redis.call('ZREM', KEYS[3], first)
 end
-if first then
-  redis.pcall('PUBLISH', ARGV[1] .. ':' .. first, ARGV[2])
+for _, publish in ipairs({ 'PUBLISH', 'SPUBLISH' }) do -- in a cluster of Redis 7, the channels are sharded
+  if first then
+    redis.pcall(publish, ARGV[1] .. ':' .. first, ARGV[2])
+  end
+  redis.pcall(publish, ARGV[1], ARGV[2])
 end
-redis.pcall('PUBLISH', ARGV[1], ARGV[2])
 return 1

@@ -19,4 +19,5 @@ else
   redis.call('HSET', KEYS[1], 'mode', 'read')
 end
 redis.pcall('PUBLISH', ARGV[#ARGV], '1') -- 1 wakes all waiters, 0 only one
+redis.pcall('SPUBLISH', ARGV[#ARGV], '1') -- in a cluster of Redis 7, the channels are sharded
 return 1

@@ -73,16 +73,13 @@ func namesNoHolder(value string) bool {
 // setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,
 // and for other locks the channel has no subscribers.
 func setNXActions() *keyspace.Actions {
-	a := tokenActions()
-	a.Args = func(l keyspace.Lock) []string {
-		seen := []string{l.Holders[0].ID}
-		if registry, _, ok := strings.Cut(l.Key, ":"); ok && isUUID(l.Holders[0].ID) {
-			seen = append(seen, registry+"-channel:"+l.Key, l.Key)
+	return announcing(tokenActions(), "poll; those of Spring receive the key on {registry}-channel:{key}", func(l keyspace.Lock) []string {
+		registry, _, ok := strings.Cut(l.Key, ":")
+		if !ok || !isUUID(l.Holders[0].ID) {
+			return nil
 		}
-		return seen
-	}
-	a.WakeHint = "poll; those of Spring receive the key on {registry}-channel:{key}"
-	return a
+		return []string{registry + "-channel:" + l.Key, l.Key}
+	})
 }
 
 func setNXSamples() []keyspace.Sample {
