@@ -333,6 +333,8 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			[]string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
 		{"spring", "my-registry:orders:42", "SET my-registry:orders:42 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000",
 			[]string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"lynx", "{lynx:lock:a}:owner", "SET {lynx:lock:a}:owner vm-10.0.0.7-4242-3-" + hex32 + " PX 30000; SET {lynx:lock:a}:count 2 PX 30000; SET {lynx:lock:a}:token 3",
+			nil, []string{"{lynx:lock:a}:token"}},
 		{"redis-lock-py", "lock:a", "SET lock:a " + hex32 + " PX 30000", []string{"rlock-channel:lock:a ok"}, nil},
 		{"effect-distributed-lock", "semaphore:a", "ZADD semaphore:a {ms-0} " + uuidA + "_0 {ms-0} " + uuidA + "_1; PEXPIRE semaphore:a 30000",
 			[]string{"semaphore:a:released 2"}, nil},

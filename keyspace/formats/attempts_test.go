@@ -32,6 +32,7 @@ var sent = map[string][]attempt{
 	"redislock":         {{"evalsha 80a1b5 1 load:a TE6ccP0c-qqCCEvqLmjPJA 22 5000", "load:a", "TE6ccP0c-qqCCEvqLmjPJA"}},
 	"redis-py":          {{"SET load:a 6bfcad0ae81d11f1875b02fc00000001 PX 5000 NX", "load:a", "6bfcad0ae81d11f1875b02fc00000001"}},
 	"rueidislock":       {{"EVAL script 1 rueidislock:0:a \xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG 1795534837691", "rueidislock:0:a", "\xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG"}},
+	"lynx":              {{"EVALSHA 3c1a 3 {lynx:lock:a}:owner {lynx:lock:a}:count {lynx:lock:a}:token vm-10.0.0.7-4242-1-" + hex32 + " 10000 604800000", "{lynx:lock:a}:owner", "vm-10.0.0.7-4242-1-" + hex32}},
 	"set-nx": {
 		{"SET load:a b369994d-b49e-4000-9c25-09d6a547c345 PX 5000 NX", "load:a", "b369994d-b49e-4000-9c25-09d6a547c345"},
 		{"SET lock:a 14806 NX PX 5000", "lock:a", "14806"},
@@ -108,6 +109,7 @@ func TestOtherCommandsAreNoAttempts(t *testing.T) {
 		"locktop-semaphore": {"evalsha aec697 1 load:a client-2~01a20e38-003e-7880-bfe0-003529967b2a 2 {load:a}:free vm:15457~5daabe5f32dd"},
 		"redsync":           {"evalsha e95083 1 load:a kFdoYH0xKruSNwCHu3t97w==", "set load:a kFdoYH0xKruSNwCHu3t97w== ex 5 xx"},
 		"redislock":         {"evalsha 1f 1 load:a TE6ccP0c-qqCCEvqLmjPJA", "evalsha 2f 1 load:a TE6ccP0c-qqCCEvqLmjPJA 5000"},
+		"lynx":              {"evalsha 4d 2 load:a load:b vm-10.0.0.7-4242-1-" + hex32 + " 0", "evalsha 5e 2 load:a load:b vm-10.0.0.7-4242-1-" + hex32 + " 10000"},
 		"set-nx":            {"SET load:a nx", "SET", "EVAL", "EVAL x", "EVAL x 99 load:a b369994d-b49e-4000-9c25-09d6a547c345 5000", "EVAL x -1 load:a", "SET load:a b369994d-b49e-4000-9c25-09d6a547c345 PX 5000 XX"},
 	} {
 		f := format(t, name)

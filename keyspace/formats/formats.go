@@ -111,7 +111,15 @@ func decodeMembers(kind keyspace.Kind, sure keyspace.Confidence, holder func(m k
 
 // beside returns a Related of one key beside a lock.
 func beside(typ string, name func(key string) string) func(keyspace.Entry) []keyspace.Companion {
-	return func(e keyspace.Entry) []keyspace.Companion {
-		return []keyspace.Companion{{Key: name(e.Key), Type: typ}}
+	return besideAll(typ, func(key string) []string { return []string{name(key)} })
+}
+
+// besideAll returns a Related of several keys of one type.
+func besideAll(typ string, names func(key string) []string) func(keyspace.Entry) []keyspace.Companion {
+	return func(e keyspace.Entry) (all []keyspace.Companion) {
+		for _, key := range names(e.Key) {
+			all = append(all, keyspace.Companion{Key: key, Type: typ})
+		}
+		return all
 	}
 }

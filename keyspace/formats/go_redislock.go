@@ -12,48 +12,59 @@ import (
 // goRedislock is the format of the reentrant mutex of Go's jefferyjob/go-redislock: the
 // token under the name in braces, and the count in a second key.
 func goRedislock() keyspace.Format {
-	return keyspace.Format{
+	return countedMutex(keyspace.Format{
 		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
 			"the name is in braces, and the value is lock_token: and a UUID"),
-		Type:     "string",
 		Prefixes: []string{"{"},
 		Match:    inBraces,
-		Probe:    probeIf(keyspace.Certain, goRedislockToken),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: goRedislockCount(e.Key, e.Value), Type: "string"}}
-		},
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			if !goRedislockToken(e.Value) {
-				return keyspace.Lock{}, keyspace.No
-			}
-			h := keyspace.Holder{ID: e.Value, Count: 1}
-			if depth, ok := count(e.Related[goRedislockCount(e.Key, e.Value)].Value); ok {
-				h.Count = depth
-			}
-			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
-		},
-		Actions: goRedislockActions(),
 		Samples: []keyspace.Sample{sample("entered three times", 30*time.Second, keyspace.Lock{
 			Key: "{stock:7}", Kind: keyspace.Reentrant,
 			Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Count: 3}},
 		},
 			"SET {stock:7} lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d PX 30000",
 			"SET {stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d 3 PX 30000")},
+	}, opaqueToken(func(s string) bool {
+		id, ok := strings.CutPrefix(s, goRedislockMark)
+		return ok && isUUID(id)
+	}), func(key, token string) []string { return []string{key + ":count:" + token} })
+}
+
+// countedMutex completes the format of a reentrant mutex: a string with a token, and beside it the
+// keys of the count and, if there is one, of the last fencing token.
+func countedMutex(f keyspace.Format, token func(string, time.Time) (keyspace.Holder, bool), beside func(key, token string) []string) keyspace.Format {
+	f.Type = "string"
+	f.Probe = stringLock{token: token, sure: fixed(keyspace.Certain)}.probe
+	f.Related = func(e keyspace.Entry) []keyspace.Companion {
+		return besideAll("string", func(key string) []string { return beside(key, e.Value) })(e)
 	}
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		h, ok := token(e.Value, e.Now)
+		if !ok || e.Truncated() {
+			return keyspace.Lock{}, keyspace.No
+		}
+		l, keys := keyspace.Lock{Kind: keyspace.Reentrant}, beside(e.Key, e.Value)
+		if depth, ok := count(e.Related[keys[0]].Value); ok {
+			h.Count = depth
+		}
+		l.Holders = []keyspace.Holder{h}
+		if len(keys) > 1 {
+			l.Fence, _ = strconv.ParseInt(e.Related[keys[1]].Value, 10, 64)
+		}
+		return l, keyspace.Certain
+	}
+	f.Actions = &keyspace.Actions{
+		Keys:         func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key, l.Holders[0].ID)[0]} },
+		Args:         fieldsAndCounts,
+		ForceRelease: script("counted_release"),
+		Extend:       script("counted_extend"),
+	}
+	return f
 }
 
 const goRedislockMark = "lock_token:"
-
-// goRedislockCount returns the key of the count of a token.
-func goRedislockCount(key, token string) string { return key + ":count:" + token }
-
-func goRedislockToken(s string) bool {
-	id, ok := strings.CutPrefix(s, goRedislockMark)
-	return ok && isUUID(id)
-}
 
 func inBraces(key string) bool {
 	return len(key) > 2 && key[0] == '{' && strings.IndexByte(key, '}') == len(key)-1
@@ -180,18 +191,6 @@ func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		return l, keyspace.Certain
 	default:
 		return keyspace.Lock{}, keyspace.No
-	}
-}
-
-// goRedislockActions change the reentrant mutex and its count.
-func goRedislockActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
-		},
-		Args:         fieldsAndCounts,
-		ForceRelease: script("go_redislock_release"),
-		Extend:       script("go_redislock_extend"),
 	}
 }
 

@@ -32,14 +32,8 @@ func rueidis(prefix majorityPrefix, name, library, source string) keyspace.Forma
 			_, _, ok := prefix.name(key)
 			return ok
 		},
-		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 24) }),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			var all []keyspace.Companion
-			for _, key := range prefix.others(e.Key) {
-				all = append(all, keyspace.Companion{Key: key, Type: "string"})
-			}
-			return all
-		},
+		Probe:   probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 24) }),
+		Related: besideAll("string", prefix.others),
 		Decode:  prefix.decode,
 		Actions: prefix.actions(),
 		Samples: prefix.samples(),

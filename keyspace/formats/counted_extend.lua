@@ -1,4 +1,4 @@
--- go_redislock_extend: set a later deadline of a reentrant mutex of go-redislock.
+-- counted_extend: set a later deadline of a reentrant mutex whose count is in a second key.
 -- KEYS[1]     the lock
 -- KEYS[2]     its count; absent = 1
 -- ARGV[1]     the token, and
