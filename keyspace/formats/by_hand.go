@@ -31,10 +31,22 @@ func getset() keyspace.Format {
 		return atMilli(s)
 	})
 	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx",
-		"the value is a time, and the key has no TTL")
+		"the value is a time, at most a year ahead, and the key has no TTL")
+	decode := f.Decode
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l, sure := decode(e)
+		if e.Now.Sub(l.Expires) > longestUnclaimed && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
+			return keyspace.Lock{}, keyspace.No
+		}
+		return l, sure
+	}
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }
+
+// longestUnclaimed is how long the deadline of a lock has passed at most if not even its name
+// suggests a lock.
+const longestUnclaimed = 7 * 24 * time.Hour
 
 // hashReentrant is the format of reentrant locks in custom Lua scripts: a hash with the
 // holder as its only field and the count as its value. Any hash with one number looks
@@ -57,22 +69,21 @@ func hashReentrant() keyspace.Format {
 }
 
 func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	l := keyspace.Lock{Kind: keyspace.Reentrant}
-	for _, m := range e.Members {
-		depth, ok := count(m.Value)
-		if !ok || depth > 999_999 {
-			return keyspace.Lock{}, keyspace.No
-		}
-		l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: depth})
-	}
-	switch {
-	case len(l.Holders) == 0 || e.Truncated():
+	if len(e.Members) != 1 || e.Truncated() || isProperty(e.Members[0].Name) {
 		return keyspace.Lock{}, keyspace.No
-	case len(l.Holders) > 1:
-		return l, keyspace.Possible // a reentrant lock has one holder: probably counters
-	default:
-		return l, keyspace.Likely
 	}
+	depth, ok := count(e.Members[0].Value)
+	if !ok || depth > 999_999 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}}}, keyspace.Likely
+}
+
+// isProperty reports whether a field with a number is a property of a lock or a thing, and no
+// holder: index, lock_version, ttl.
+func isProperty(field string) bool {
+	return nameWords[lastWord(field)]&(counted|countedLast|fencing) != 0 || numberOfLock.MatchString(field) ||
+		fieldUses[plainField(field)]&(timeField|countField) != 0
 }
 
 // stampRW is the format of a read/write lock in a hash with two times: the last acquire

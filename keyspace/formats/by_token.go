@@ -80,7 +80,7 @@ func byToken() []keyspace.Format {
 			opaqueSample("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)),
 		// Go's go-zero: 16 random letters and digits under any name. Laravel without a prefix and
 		// .NET's Foundatio store the same.
-		opaque(func(v string) bool { return len(v) == 16 && only(v, "") }, anyKey(keyspace.Possible)).anywhere(
+		opaque(func(v string) bool { return len(v) == 16 && only(v, "") && !digits(v, 16, 16) }, anyKey(keyspace.Possible)).anywhere(
 			about("go-zero", "go-zero, Laravel without a prefix, Foundatio", "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
 				"the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them"),
 			opaqueSample("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)),

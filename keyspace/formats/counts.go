@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"locktop/keyspace"
@@ -13,20 +14,20 @@ import (
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
 		About: about("redisson-count", "Redisson", "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
-			"the value is a small number, and the key has no TTL"),
+			"the value is a number that is no time, and the key has no TTL"),
 		ShowsWaiters: true,
 		Type:         "string",
 		Probe:        probeCount,
 		Channels: func(e keyspace.Entry) []string {
-			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
+			return []string{redissonName(redissonSemaphore, e.Key), redissonLatch + "{" + e.Key + "}"}
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			if !digits(e.Value, 1, 4) || !e.Expires.IsZero() || countsOtherwise(e.Key) {
+			left, err := strconv.ParseInt(e.Value, 10, 32)
+			if err != nil || !e.Expires.IsZero() || probeCount(e.Key, e.Value) == keyspace.No {
 				return keyspace.Lock{}, keyspace.No
 			}
-			left, _ := count(e.Value)
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: left, Waiting: subscribers(e)}
-			if e.Subscribers[redissonName(redissonLatch, e.Key)] > 0 {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(left), Waiting: subscribers(e)}
+			if e.Subscribers[redissonLatch+"{"+e.Key+"}"] > 0 {
 				l.Kind = keyspace.Latch
 			}
 			if l.Waiting == 0 {
@@ -41,9 +42,18 @@ func redissonCount() keyspace.Format {
 	}
 }
 
-// probeCount is the Probe of a small number. It does not know the subscribers and the TTL.
+// maxPermits is the number of permits of a semaphore of Redisson without a limit.
+const maxPermits = "2147483647"
+
+// permitsLeft reports whether a string can be the number of free permits of a semaphore, by its
+// name or value. It is no lock of one client: without the key there are no permits, for ever.
+func permitsLeft(e keyspace.Entry) bool {
+	return e.Expires.IsZero() && (e.Value == maxPermits || digits(e.Value, 1, 10) && hasWord(e.Key, permits))
+}
+
+// probeCount is the Probe of a number of permits. It does not know the subscribers and the TTL.
 func probeCount(key, first string) keyspace.Confidence {
-	if !digits(first, 1, 4) || countsOtherwise(key) {
+	if !digits(first, 1, 10) || first != maxPermits && !timeIn(first).IsZero() || countsOtherwise(key, first) {
 		return keyspace.No
 	}
 	return keyspace.Possible
@@ -66,8 +76,8 @@ func subscribers(e keyspace.Entry) int {
 }
 
 // countsOtherwise reports whether the name of a key suggests a number without a lock.
-func countsOtherwise(key string) bool {
-	return hasWord(key, otherThing|counted|fencing) || counterName(key)
+func countsOtherwise(key, value string) bool {
+	return hasWord(key, otherThing|counted) || countsHolds(key, value)
 }
 
 // dramatiqTTL is the default of the longest hold in Python's dramatiq.
@@ -85,25 +95,18 @@ func dramatiq() keyspace.Format {
 		Probe:         probeCount,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			out, ok := count(e.Value)
-			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
+			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key, e.Value) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be in use", out)}}
-			if out > 0 {
-				l.Holders = []keyspace.Holder{dramatiqHolder(out)}
-			}
+			l.Holders = []keyspace.Holder{{ID: "permits", Label: "permits", Count: out}} // for all permits in use
 			return l, keyspace.Possible
 		},
 		Samples: []keyspace.Sample{sample("two permits are in use", dramatiqTTL, keyspace.Lock{
 			Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
 			Evidence: []string{"2 permits would be in use"},
-			Holders:  []keyspace.Holder{dramatiqHolder(2)},
+			Holders:  []keyspace.Holder{{ID: "permits", Label: "permits", Count: 2}},
 		},
 			"SET pdf-workers 2 PX 900000")},
 	}
-}
-
-// dramatiqHolder returns the holder that stands for all permits in use.
-func dramatiqHolder(out int) keyspace.Holder {
-	return keyspace.Holder{ID: "permits", Label: "permits", Count: out}
 }

@@ -41,9 +41,9 @@ func customStringConfidence(key, value string, expires bool) (sure keyspace.Conf
 	shape = shapeOf(value)
 	possible := false
 	switch {
-	case shape == noShape || shape == numberShape && !expires:
+	case shape == noShape || shape == numberShape && !expires || countsHolds(key, value):
 	case hint == fullClaim:
-		possible = shape != numberShape || !countsOtherwise(key)
+		possible = shape != numberShape || !countsOtherwise(key, value)
 	case hint == roleClaim:
 		short := expires && (shape == markShape || shape == timeShape || shape == tokenShape)
 		possible = shape >= recordShape || short && isActivity(word) || shape == numberShape && word == "pid"
@@ -61,7 +61,7 @@ const maxMarkTTL = 48 * time.Hour
 
 func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	sure, shape, word := customStringConfidence(e.Key, e.Value, !e.Expires.IsZero())
-	if sure == keyspace.No || e.Truncated() || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
+	if sure == keyspace.No || e.Truncated() || permitsLeft(e) || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
 		return keyspace.Lock{}, keyspace.No
 	}
 	h := keyspace.Holder{ID: e.Value, Count: 1}

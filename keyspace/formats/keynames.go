@@ -2,6 +2,7 @@ package formats
 
 import (
 	"iter"
+	"regexp"
 	"strings"
 
 	"locktop/keyspace"
@@ -74,8 +75,10 @@ type nameUse uint8
 const (
 	otherThing  nameUse = 1 << iota // a thing whose values look like the token of a lock
 	counted                         // a counter
-	countedLast                     // a counter or a version, as the last word
+	countedLast                     // a counter, as the last word
 	fencing                         // a fencing token
+	numbering                       // a number of holds or versions, or a thing that a lock protects
+	permits                         // the permits of a semaphore
 )
 
 var nameWords = usesOf(map[nameUse]string{
@@ -86,17 +89,33 @@ var nameWords = usesOf(map[nameUse]string{
 		qty enabled feature timer`,
 	countedLast: `count counts counter counters total totals attempts retries tries failed failures fails errors
 		timeouts waiters waiting acquired acquisitions released releases contended conflicts hits misses
-		seq sequence serial version versions ver rev revision epoch term id ids`,
-	fencing: `fence fences fencing fencingtoken fencingtokens`,
+		seq sequence serial ver rev revision`,
+	fencing:   `fence fences fencing fencingtoken fencingtokens`,
+	numbering: numberWords,
+	permits:   `semaphore semaphores sem permit permits`,
 })
 
-// counterName reports whether the last word of a name, without numbers, is one of a
-// counter or a version, even if other words suggest a lock: "lock:failed_attempts",
-// "lock_version".
-func counterName(key string) bool { return nameWords[lastWord(key)]&countedLast != 0 }
+const numberWords = "token tokens index indexes idx gen generation generations incarnation epoch term version versions id ids " +
+	"lockindex locktoken lockgeneration lockepoch lockversion lockid lockids leasetoken leaseid leaderepoch leaderterm"
 
-// fenceName reports whether a name says that its value is a fencing token.
-func fenceName(key string) bool { return hasWord(key, fencing) }
+// countsHolds reports whether a string is a number beside a lock, by its name: a fencing token, a
+// counter or a version. Under the name of a thing that a lock may protect, as in lock:search-index
+// and lock:version:7, it is one only if it is no mark of a lock (1) and no time.
+func countsHolds(key, value string) bool {
+	if !digits(value, 1, 19) || !hasWord(key, fencing|countedLast|numbering) {
+		return false // most keys
+	}
+	last, mark := lastWord(key), value == "1" || len(value) > maxCounterDigits
+	return hasWord(key, fencing) || nameWords[last]&countedLast != 0 || numberOfLock.MatchString(key) ||
+		!mark && hintOfWord(last) == noHint && numberOfThing.MatchString(key)
+}
+
+// The names of numbers: lock_token:7, lockindex, orders:lock:epoch; and search-index, token:42.
+var (
+	numberOfLock  = regexp.MustCompile(`(?i)(lock|mutex|lease|leader|semaphore)s?[_-]?` + numbers + `([^\w-]|$)|(^|[^\w-])` + numbers + `[^\w-]*$`)
+	numberOfThing = regexp.MustCompile(`(?i)[_-]` + numbers + `[^a-z]*$|(^|[^\w-])` + numbers + `[^\w-]`)
+	numbers       = "(" + strings.ReplaceAll(numberWords, " ", "|") + ")"
+)
 
 // lastWord returns the last word of a key that is not a number, in lower case.
 func lastWord(key string) string {

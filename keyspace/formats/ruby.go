@@ -295,6 +295,10 @@ func redisMutex() keyspace.Format {
 // whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: its value is its deadline"
 
+// longestStamp is how far a deadline in a value is ahead at most: ServiceStack.Redis holds a lock
+// for a year if its caller sets no limit.
+const longestStamp = 366 * 24 * time.Hour
+
 // endsByValue returns the format of a lock whose value is its deadline. The value
 // counts only if the key has no TTL.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
@@ -303,7 +307,9 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
-				l.Expires, _ = read(e.Value)
+				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > longestStamp {
+					return keyspace.Lock{}, keyspace.No
+				}
 				l.Evidence = []string{whyByValue}
 			}
 			return l, sure

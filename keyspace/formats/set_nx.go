@@ -30,14 +30,14 @@ func setNX() keyspace.Format {
 	}
 }
 
-// setNXConfidence returns the confidence for a value under this name. A fencing token is
-// never a lock; a counter or a version is at most a possible one.
+// setNXConfidence returns the confidence for a value under this name. A number beside a lock is
+// none; another number without a TTL is at most a possible one.
 func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
 	sure := tokenOf(value, now).confidence(key, expires)
-	switch number := digits(value, 1, maxCounterDigits); {
-	case number && fenceName(key):
+	switch {
+	case sure > keyspace.No && countsHolds(key, value):
 		return keyspace.No
-	case number && counterName(key), isCounter(value, expires):
+	case isCounter(value, expires):
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
@@ -47,7 +47,7 @@ func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Co
 func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	t := tokenOf(e.Value, e.Now)
 	sure := setNXConfidence(e.Key, e.Value, !e.Expires.IsZero(), e.Now)
-	if sure == keyspace.No || e.Truncated() {
+	if sure == keyspace.No || e.Truncated() || permitsLeft(e) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	l := keyspace.Lock{

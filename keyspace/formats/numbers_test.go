@@ -1,0 +1,108 @@
+package formats_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/internal/check"
+	"locktop/internal/server"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+)
+
+// possible returns all locks that are at least possible.
+func possible(t testing.TB, rdb server.Client) keyspace.Snapshot {
+	t.Helper()
+	return scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
+}
+
+// A release of a fencing token begins it anew, and a stale writer passes.
+func TestNumbersBesideALockAreNoLocks(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t, server.ForTest(t).Addr())
+	names := strings.Fields(`lock:orders:42:token lock:index lock_token:orders orders:lock:generation lock:orders:epoch
+		lock:orders:version lockindex lock:orders:lockVersion locktoken:orders lock:orders:fence fence:lock:orders
+		lock:orders#index lock:{orders}:index lock.orders.token leader:term leader_epoch lease:orders:seq mutex-generation
+		lock:42:attempts lock:acquired semaphore:count orders:lock_id locks:waiters {lynx:lock:orders}:token {lynx:lock:orders}:count`)
+	for _, value := range []string{"1", "7", "4711"} {
+		for _, ttl := range []time.Duration{0, 10 * time.Second, 7 * 24 * time.Hour} {
+			p := rdb.Pipeline()
+			for _, name := range names {
+				p.Set(t.Context(), name, value, ttl)
+			}
+			check.Must(p.Exec(t.Context()))(t)
+			check.Equal(t, len(keys(possible(t, rdb))), 0, "with the value %s and the TTL %v, of the locks %q the number", value, ttl, keys(possible(t, rdb)))
+		}
+	}
+	load(t, rdb, []string{"FLUSHALL"})
+	load(t, rdb, []string{"SET", "lock:orders:token", "1795801737123456"}, []string{"SET", "lock:epoch", "1795801737"},
+		[]string{"SET", "lock:token:orders", "7", "EX", "60"}, []string{"SET", "token:lock:orders", "7", "EX", "60"})
+	check.Equal(t, len(keys(possible(t, rdb))), 0, "of the times and the words in other places %q, locks are", keys(possible(t, rdb)))
+}
+
+// The same words name things that a lock protects.
+func TestALockMayHaveTheNameOfANumber(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	values := map[string]string{
+		"lock:epoch": client, "lock:index": client, "lock:token": client, "lock:orders:version": client,
+		"lock:index:7": "1", "lock:search-index": "1", "lock:token:42": "1", "lock:version:3": "1", "token:refresh:lock": "4242",
+	}
+	for name, value := range values {
+		load(t, rdb, []string{"SET", name, value, "PX", "30000"})
+	}
+	check.DeepEqual(t, keys(scan(t, rdb)), slices.Sorted(maps.Keys(values)), "found")
+}
+
+// A field with the name of a property is no owner, and a hash of several numbers is no reentrant lock.
+func TestAHashOfCountersIsNoReentrantLock(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, field := range strings.Fields("index fence version epoch seq ttl expires_at count total lock_version generation attempts") {
+		load(t, rdb, []string{"HSET", "lock:of:" + field, field, "7"})
+	}
+	load(t, rdb, []string{"HSET", "lock:stats", "eu", "3", "us", "4"}, []string{"HSET", "lock:a", "worker-7", "2"})
+	check.DeepEqual(t, keys(possible(t, rdb)), []string{"lock:a"}, "found")
+}
+
+// Without its key, a semaphore of Redisson has no permits for ever.
+func TestAFreeSemaphoreOfRedissonIsNotHeld(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t, server.ForTest(t).Addr())
+	for key, lockName := range map[string]bool{
+		"maven:resolver:artifact:org.example:guava": false, "pool": false, "semaphore:pool": false,
+		"lock:resolver": true, "lock:Resolver": true, "RedisMutex:pool": true,
+	} {
+		for _, permits := range []string{"1", "99999", "2147483647"} {
+			if lockName && permits != "2147483647" {
+				continue // it can be a mark, or the ID of a process
+			}
+			load(t, rdb, []string{"FLUSHALL"}, []string{"SET", key, permits})
+			l := only(t, rdb, key)
+			check.Equal(t, l.Format+" "+string(l.State(clock(t, rdb))), "redisson-count free", "%s of %s is", key, permits)
+			_, err := releaser(rdb).ForceRelease(t.Context(), l)
+			check.True(t, err != nil && rdb.Exists(t.Context(), key).Val() == 1, "%s of %s was released: %v", key, permits, err)
+		}
+	}
+}
+
+// A deadline is at most a year ahead, as that of ServiceStack.Redis. Under a name without a word
+// for locks, a time that has passed long ago is any time.
+func TestATimeFarFromNowIsNoDeadline(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, c := range []struct {
+		key, value string
+		is         bool
+	}{
+		{"report", "{s+60000}", true}, {"report", "{ms+31536000000}", true}, {"report", "{s-60000}", true},
+		{"report", "{s+40000000000}", false}, {"report", "{ms+40000000000}", false}, {"report", "{s-700000000}", false},
+		{"report", "1000000000", false}, {"lock:report", "{s-700000000}", true},
+	} {
+		load(t, rdb, []string{"FLUSHALL"})
+		load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"SET", c.key, c.value}}}, clock(t, rdb)).Commands...)
+		is := slices.ContainsFunc(possible(t, rdb).Locks, func(l *keyspace.Lock) bool { return l.Format == "getset" })
+		check.Equal(t, is, c.is, "%s = %s is a deadline", c.key, c.value)
+	}
+}
