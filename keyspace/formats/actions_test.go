@@ -333,6 +333,8 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			[]string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
 		{"spring", "my-registry:orders:42", "SET my-registry:orders:42 0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e PX 60000",
 			[]string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"redfour, in a namespace with a colon", "app:jobs:lock:7", "HSET app:jobs:lock:7 index 41; PEXPIRE app:jobs:lock:7 30000; SET app:jobsindex 43; SET appindex 3",
+			[]string{"app:jobs-release app:jobs:lock:7"}, []string{"app:jobsindex", "appindex"}},
 		{"lynx", "{lynx:lock:a}:owner", "SET {lynx:lock:a}:owner vm-10.0.0.7-4242-3-" + hex32 + " PX 30000; SET {lynx:lock:a}:count 2 PX 30000; SET {lynx:lock:a}:token 3",
 			nil, []string{"{lynx:lock:a}:token"}},
 		{"redis-lock-py", "lock:a", "SET lock:a " + hex32 + " PX 30000", []string{"rlock-channel:lock:a ok"}, nil},
@@ -370,9 +372,10 @@ func TestWaitersOnShardedChannelsAreWoken(t *testing.T) {
 	}
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
 	for key, commands := range map[string]string{
-		"orders:1":      "HSET orders:1 " + owner + " 2",
-		"rates":         "HSET rates mode read " + owner + " 2; SET {rates}:" + owner + ":rwlock_timeout:1 1 PX 30000; SET {rates}:" + owner + ":rwlock_timeout:2 1 PX 30000",
-		"{gpu}:timeout": "SET gpu 0; ZADD {gpu}:timeout {ms+20000} \x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
+		"orders:1":         "HSET orders:1 " + owner + " 2",
+		"rates":            "HSET rates mode read " + owner + " 2; SET {rates}:" + owner + ":rwlock_timeout:1 1 PX 30000; SET {rates}:" + owner + ":rwlock_timeout:2 1 PX 30000",
+		"{gpu}:timeout":    "SET gpu 0; ZADD {gpu}:timeout {ms+20000} \x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
+		"lock:{ior4_0a}:7": "HSET lock:{ior4_0a}:7 index 41; PEXPIRE lock:{ior4_0a}:7 30000; SET lock:{ior4_0a}:index 43",
 	} {
 		seen := placed(t, rdb, key, clock(t, rdb), commandsOf(commands))
 		check.NoError(t, rdb.ConfigResetStat(t.Context()).Err())

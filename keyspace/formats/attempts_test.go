@@ -60,7 +60,7 @@ var without = map[string]string{
 	"go-redislock": "KEYS has the name without its braces", "go-redislock-fair": "KEYS has the name without its braces",
 	"medallion-writer": "several scripts", "medallion-readers": "several scripts", "medallion-semaphore": "several scripts",
 	"magento": "HINCRBY counts the attempts", "suo": "WATCH and MULTI", "redis-semaphore-rb": "BLPOP, without a token",
-	"sidekiq-unique-jobs": "the digest is the key", "dramatiq": "a count has no owner", "oversized": "it is no lock",
+	"sidekiq-unique-jobs": "the digest is the key", "redfour": "the server makes the token", "dramatiq": "a count has no owner", "oversized": "it is no lock",
 	"read-write-keys": "INCR", "stamp-rw": "any command", "hash-rw": "any command", "hash-reentrant": "any command",
 	"custom-hash": "any command", "custom-zset": "any command", "custom-set": "any command",
 }

@@ -14,6 +14,7 @@ func byName() []keyspace.Format {
 		rueidislock(),
 		valkeylock(),
 		lynx(),
+		redfour(),
 		// Unique tasks of Go's asynq: the ID of the task, under the name of its queue, its type and a
 		// digest of its payload. The key lasts until the task ends or its TTL ends.
 		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
