@@ -36,7 +36,8 @@ func (p *program) inspectCommand() *cobra.Command {
 		Short: "Explain one lock",
 		Long: `Prints everything about one lock: its holders and waiters, its findings, the stored
 values, the reason why its format was recognised, and the exact command that
-releases exactly this hold. locktop reads only this lock's keys.`,
+releases exactly this hold. locktop reads only this lock's keys. If clients wait and nobody
+holds it, it looks again after 2.2 s: a release has woken them by then.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
 		Args: k.take,
@@ -88,6 +89,16 @@ func keyArguments(key string) []string {
 
 func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key string) error {
 	g, l, err := p.inspectLock(ctx, r.target, &r.selection, key)
+	if err == nil && l.State(g.At) == keyspace.Waiting { // a second look tells a hand-off from waiters that nobody wakes
+		first := keyspace.CarryOver(keyspace.Snapshot{}, g.Snapshot)
+		pause, stop := context.WithTimeout(ctx, keyspace.FreeTooLong+keyspace.FreeTooLong/10)
+		<-pause.Done()
+		stop()
+		if g, l, err = p.inspectLock(ctx, r.target, &r.selection, key); err == nil {
+			g.View = render.NewView(keyspace.CarryOver(first, g.Snapshot), r.selection.databases)
+			l = *g.Locks[0]
+		}
+	}
 	if err != nil {
 		return err
 	}

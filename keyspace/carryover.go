@@ -37,7 +37,9 @@ func CarryOver(before, now Snapshot) Snapshot {
 func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	l.Holders = d.startTimes(was, l.Holders, began)
 	l.Waiters = d.waiterTimes(was, l, began)
-	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
+	// A semaphore without permits left has holders that it does not store, and a latch waits for its count.
+	free := l.Kind != Latch && (l.Kind != Semaphore || l.Remaining > 0)
+	if len(l.Holders) == 0 && (len(l.Waiters) > 0 || l.Waiting > 0 && free) {
 		l.UnheldSince = d.At
 		if !was.UnheldSince.IsZero() {
 			l.UnheldSince = was.UnheldSince

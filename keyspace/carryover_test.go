@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,4 +171,29 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	}
 	check.True(t, h.typical(ID{Key: "gone"}) == 0 && h.typical(ID{Key: "busy"}) != 0,
 		"it should forget what is gone and remember what is busy")
+}
+
+// Waiters that are only counted wait in vain only if the lock is free: a semaphore without permits
+// left has holders that it does not store, and a latch waits for its count.
+func TestAFreeLockWithCountedWaitersIsUnheld(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lock Lock
+		free bool
+	}{
+		{"a semaphore with permits", Lock{Key: "k", Kind: Semaphore, Remaining: 3, Waiting: 1}, true},
+		{"a semaphore without permits", Lock{Key: "k", Kind: Semaphore, Waiting: 1}, false},
+		{"a latch", Lock{Key: "k", Kind: Latch, Remaining: 3, Waiting: 1}, false},
+		{"a semaphore without waiters", Lock{Key: "k", Kind: Semaphore, Remaining: 3}, false},
+		{"a mutex", Lock{Key: "k", Kind: Mutex, Waiting: 1}, true},
+	} {
+		now := CarryOver(CarryOver(Snapshot{}, lookAt(0, c.lock)), lookAt(3, c.lock))
+		l := now.Locks[0]
+		check.Equal(t, l.UnheldSince.Equal(began), c.free, "%s has been free since the first look", c.name)
+		text := waitersNoHolder(l, now.At)
+		check.Equal(t, text != "", c.free, "%s has a finding", c.name)
+		if c.free {
+			check.Equal(t, strings.Contains(text, "more permits"), l.Kind == Semaphore, "%s: %q names that the waiter may want more", c.name, text)
+		}
+	}
 }

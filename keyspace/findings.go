@@ -197,7 +197,7 @@ func stampPassed(l *Lock, now time.Time) string {
 const (
 	stampGrace  = time.Second      // clocks differ, and keys are removed late
 	manyRenewed = 100              // renewals of one hold
-	freeTooLong = 2 * time.Second  // with waiters; a hand-off takes milliseconds
+	FreeTooLong = 2 * time.Second  // with waiters; a hand-off takes milliseconds
 	deadTooLong = time.Second      // at the head of a queue
 	passedOver  = 10               // times, by later waiters
 	writerWaits = 10 * time.Second // while readers hold
@@ -218,13 +218,17 @@ func renewedForever(l *Lock, now time.Time) string {
 // waitersNoHolder finds free locks whose waiters were not woken.
 func waitersNoHolder(l *Lock, now time.Time) string {
 	free := now.Sub(l.UnheldSince)
-	if l.State(now) != Waiting || l.UnheldSince.IsZero() || free <= freeTooLong {
+	if l.State(now) != Waiting || l.UnheldSince.IsZero() || free <= FreeTooLong {
 		return ""
 	}
 	if dead := headDeadFor(l, now); dead > deadTooLong {
 		return fmt.Sprintf("Free for %s while %s wait: the first in the queue has been dead for %s.", humanize.Duration(free), humanize.Count(l.WaiterCount()), humanize.Duration(dead))
 	}
-	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
+	more := ""
+	if l.Kind == Semaphore {
+		more = ", or want more permits than are left"
+	}
+	return fmt.Sprintf("Free for %s while %s wait: they have not been woken%s.", humanize.Duration(free), humanize.Count(l.WaiterCount()), more)
 }
 
 // headDeadFor returns for how long the first waiter of a queue has been dead.

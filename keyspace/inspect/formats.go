@@ -11,19 +11,22 @@ type formatSet []keyspace.Format
 
 // best returns the format with the highest confidence in an entry, and that confidence.
 // The first format wins a tie. The format is nil and the confidence is No if none matches.
-func (s formatSet) best(e keyspace.Entry) (*keyspace.Format, keyspace.Confidence) {
-	var found *keyspace.Format
-	sure := keyspace.No
+// Subscribers may prove that the entry is of the format heard instead; nil = of no other.
+func (s formatSet) best(e keyspace.Entry) (found, heard *keyspace.Format, sure keyspace.Confidence) {
 	for i := range s {
 		f := &s[i]
 		if f.Type != e.Type && f.Type != keyspace.AnyType || !f.MatchesName(e.Key) {
 			continue
 		}
-		if _, conf := f.Decode(e); conf > sure {
+		_, conf := f.Decode(e)
+		if conf > keyspace.No && f.Channels != nil && f.Related == nil {
+			heard = f
+		}
+		if conf > sure {
 			found, sure = f, conf
 		}
 	}
-	return found, sure
+	return found, heard, sure
 }
 
 // byName returns the format with a name, nil if there is none.

@@ -92,7 +92,7 @@ func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, e
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	f, sure := r.formats.best(all[0])
+	f, _, sure := r.formats.best(all[0])
 	if sure == keyspace.No {
 		return all, nil
 	}

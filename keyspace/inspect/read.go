@@ -75,8 +75,8 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	}
 	matched := make([]matchedEntry, 0, len(entries))
 	for _, e := range entries {
-		if f, s := r.formats.best(e); s >= r.atLeast || s > keyspace.No && r.mayUpgrade(f, e.Key) {
-			matched = append(matched, matchedEntry{e, f, companionsOf(f, e)})
+		if f, heard, s := r.formats.best(e); s >= r.atLeast || heard != nil || s > keyspace.No && r.mayUpgrade(f, e.Key) {
+			matched = append(matched, matchedEntry{e, f, cmp.Or(heard, f), companionsOf(f, e)})
 		} else {
 			r.notLocks = append(r.notLocks, e.Key)
 		}
@@ -89,6 +89,9 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	}
 	all := make([]detection, 0, len(matched))
 	for _, m := range matched {
+		if _, sure := m.heard.Decode(m.entry); m.heard != m.format && sure == keyspace.Certain {
+			m.format = m.heard
+		}
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
 		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry), lockLike: m.format.LockLike,
@@ -132,6 +135,7 @@ func (i readInfo) ref(lock string) keyRef {
 type matchedEntry struct {
 	entry      keyspace.Entry
 	format     *keyspace.Format
+	heard      *keyspace.Format // whose subscribers are counted
 	companions []keyspace.Companion
 }
 
@@ -167,7 +171,7 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error {
 	var listened []int // indexes of entries with channels
 	for i, c := range all {
-		if c.format.Channels != nil {
+		if c.heard.Channels != nil {
 			listened = append(listened, i)
 		}
 	}
@@ -175,7 +179,7 @@ func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error
 		counts := make([]*redis.MapStringIntCmd, len(some))
 		err := r.conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
 			for i, at := range some {
-				counts[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
+				counts[i] = p.PubSubNumSub(ctx, all[at].heard.Channels(all[at].entry)...)
 			}
 		})
 		if err != nil {
