@@ -384,7 +384,7 @@ func (v lockView) requests() string {
 	if why := v.node().AskBlind; why != "" && len(v.Holders) > 0 {
 		return ", and not seen: " + why
 	}
-	if len(v.Holders) == 1 && keyspace.SharedValue(v.Holders[0].ID) {
+	if len(v.Holders) == 1 && keyspace.SharedValue(v.Holders[0].ID) && v.Fence == 0 { // a number with a fence is a field of a hash
 		return ", and not seen: the server has one idle time for all keys with this value"
 	}
 	return ""

@@ -317,14 +317,17 @@ func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	asked := mutex("asked", "x", time.Hour)
 	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
-	v := holding(mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour))
+	fenced := mutex("fenced", "7", time.Hour)
+	fenced.Fence = 7
+	v := holding(mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour), fenced)
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
-		d.size(120, 40).wait(time.Second).wantLine(" asked ", " ≥1 ").want("3 locks  ≥1 waiting")
+		d.size(120, 40).wait(time.Second).wantLine(" asked ", " ≥1 ").want("4 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
 		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
 		d.wantLine(" asked ", " ? ")
 		d.press("/").enter("number").press("enter", "enter").want("and not seen: the server has one idle time for all keys").press("esc", "esc")
+		d.press("/").enter("fenced").press("enter", "enter").want("fence 7").wantNot("one idle time").press("esc", "esc")
 		v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
 		d.press("/").enter("quiet").wait(2*tickInterval).press("enter", "enter").want("not recorded by this lock type, and not seen: the server records no idle", "allkeys-lfu")
 	})
