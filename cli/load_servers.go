@@ -101,6 +101,7 @@ func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOption
 		return nil, err
 	}
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
+	var titles []string
 	for _, url := range o.redlock {
 		t, err := p.dialLocal(ctx, c.WithURL(url), o.force)
 		if err != nil {
@@ -109,7 +110,11 @@ func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOption
 		}
 		rest := g.close
 		g.close = func() { t.Close(); rest() }
-		g.Nodes = append(g.Nodes, t.Client)
+		g.Nodes, titles = append(g.Nodes, t.Client), append(titles, t.Title)
+	}
+	if err := connect.Distinct(ctx, titles, g.Nodes); err != nil {
+		g.close()
+		return nil, err
 	}
 	g.Redis = g.Nodes[0]
 	return g, nil

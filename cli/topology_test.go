@@ -329,6 +329,20 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, nodesOf(rig)[0]+" is missing"), "it says %q", said)
 }
 
+// One server under two names would have two votes.
+func TestOneServerIsNotTwoOfARedlock(t *testing.T) {
+	t.Parallel()
+	one, other := server.ForTest(t).Addr(), server.ForTest(t).Addr()
+	alias := strings.Replace(one, "127.0.0.1", "localhost", 1)
+	for _, twin := range []string{alias, one} {
+		flags := []string{"--redlock", "redis://" + one, "--redlock", "redis://" + twin, "--redlock", "redis://" + other}
+		for _, command := range [][]string{{"list"}, {"release", "lock:a", "--write", "--yes"}, {"load", "redlock-minority", "--duration", "1s"}} {
+			got := locktop(t, append(command, flags...)...)
+			got.says(t, exitUsage, one, twin, "are one server")
+		}
+	}
+}
+
 func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()

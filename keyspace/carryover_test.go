@@ -94,6 +94,19 @@ func TestARequestIsKnownForAsLongAsTheHolderStays(t *testing.T) {
 	check.True(t, s.Locks[0].AskedAt.IsZero() && !s.Locks[0].Asked(s.At), "under another holder it was asked for at %v", s.Locks[0].AskedAt)
 }
 
+// Two addresses of one server are one vote: no client holds the lock with it alone.
+func TestAServerWithTwoAddressesHasOneVoteInARedlock(t *testing.T) {
+	l := heldBy("3f2b8c6a1d4e4a7b9c5d8e0f2a4b6c8d", 30)
+	part := func(addr, run string, locks ...*Lock) Part {
+		return Part{Addr: addr, Snapshot: Snapshot{At: began, Complete: true, Locks: locks, Server: Server{RunID: run}}}
+	}
+	merged := Merge([]Part{part("127.0.0.1:1", "a", &l), part("localhost:1", "a", &l), part("127.0.0.1:2", "b"), part("127.0.0.1:3", "")}, MergeOptions{Redlock: true})
+	check.Equal(t, len(merged.Locks[0].Votes), 3, "votes")
+	check.Equal(t, merged.Locks[0].State(began), Partial, "the state")
+	check.False(t, merged.Complete, "it is complete")
+	check.Equal(t, strings.Join(merged.Problems, ""), "127.0.0.1:1 and localhost:1 are one server, which has one vote", "the problems")
+}
+
 // A client that asks for a Redlock asks one server after the other.
 func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
 	copyOn := func(addr string, asked time.Time) Part {

@@ -313,7 +313,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 // if silent servers could complete the majority.
 func minority(l *Lock, now time.Time) string {
 	tokens, votes, silent := countTokens(l)
-	if l.State(now) != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
+	if l.State(now) != Partial || tokens != 1 || votes+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) {
 		return ""
 	}
 	return fmt.Sprintf("On %d of %d servers, which is no majority: a leftover, or a failed acquire.", votes, len(l.Votes))
@@ -322,7 +322,7 @@ func minority(l *Lock, now time.Time) string {
 // split finds Redlocks with several tokens and no majority.
 func split(l *Lock, now time.Time) string {
 	tokens, most, silent := countTokens(l)
-	if l.State(now) != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
+	if l.State(now) != Partial || tokens < 2 || most+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) {
 		return ""
 	}
 	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: no client can acquire it until they expire.", tokens, len(l.Votes))

@@ -42,7 +42,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 		s.dropMovedTwice(parts)
 	}
 	if o.Redlock {
-		s.Locks, s.Events = mergeRedlock(parts, o.MinConfidence), nil
+		s.Locks, s.Events = mergeRedlock(s.withoutTwins(parts), o.MinConfidence), nil
 		s.dropAlike()
 		slices.SortFunc(s.Locks, CompareLocks)
 	}
@@ -266,6 +266,24 @@ func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
 	return locks
 }
 
+// withoutTwins returns the parts without those of a server that has an earlier part under another
+// address: it has one vote.
+func (s *Snapshot) withoutTwins(parts []Part) []Part {
+	first := make(map[string]string)
+	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
+		id := p.Server.RunID
+		if id != "" && first[id] == "" {
+			first[id] = p.Addr
+		}
+		twin := id != "" && first[id] != p.Addr
+		if twin {
+			s.Complete = false
+			s.Problems = appendNew(s.Problems, fmt.Sprintf("%s and %s are one server, which has one vote", first[id], p.Addr))
+		}
+		return twin
+	})
+}
+
 // dropAlike drops the possible locks of a Redlock of which there are too many alike: those that
 // no vote has confirmed, as their whole class.
 func (s *Snapshot) dropAlike() {
@@ -318,7 +336,7 @@ func (c copies) merge(parts []Part) Lock {
 		if len(l.Holders) > 0 && l.hasQuorum() {
 			break // other tokens are leftovers or too late
 		}
-		l.Holders = append(l.Holders, holds.holder(quorum(len(parts))))
+		l.Holders = append(l.Holders, holds.holder(Quorum(len(parts))))
 	}
 	if len(l.Holders) > 0 {
 		l.Expires = l.Holders[0].Expires
@@ -329,7 +347,7 @@ func (c copies) merge(parts []Part) Lock {
 // hasQuorum reports whether a majority of the servers of a Redlock has the token of the
 // first holder.
 func (l *Lock) hasQuorum() bool {
-	return l.HolderVotes() >= quorum(len(l.Votes))
+	return l.HolderVotes() >= Quorum(len(l.Votes))
 }
 
 // HolderVotes returns the number of servers that have the token of the first holder of a
@@ -343,8 +361,8 @@ func (l *Lock) HolderVotes() (n int) {
 	return n
 }
 
-// quorum returns the majority of a number of servers.
-func quorum(servers int) int { return servers/2 + 1 }
+// Quorum returns the majority of a number of servers.
+func Quorum(servers int) int { return servers/2 + 1 }
 
 func addrsOf(parts []Part) []string {
 	all := make([]string, len(parts))

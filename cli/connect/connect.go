@@ -71,7 +71,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	}
 	err = t.pingLoaded(ctx, p.Note)
 	if err == nil {
-		err = t.checkPermits(ctx)
+		err = cmp.Or(t.checkPermits(ctx), t.checkVotes(ctx, seeds))
 	}
 	if err != nil {
 		t.Close()

@@ -143,6 +143,9 @@ func (c *Flags) AllDatabases() bool { return c.db.all }
 // Redlock reports whether the flags name the servers of a Redlock.
 func (c *Flags) Redlock() bool { return len(c.redlock) > 0 }
 
+// UseMasters makes the flags ignore --prefer-replica: what will be changed is read where it is changed.
+func (c *Flags) UseMasters() { c.preferReplica = false }
+
 // sshHost returns the host of --ssh or of the context; "" if there is none.
 func (c *Flags) sshHost() string {
 	if c.given("ssh") {
@@ -207,7 +210,7 @@ func (s *topologyFlags) addTo(set *pflag.FlagSet) {
 	set.Var(&s.sentinelTLS, "sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)")
 	set.Lookup("sentinel-tls").NoOptDefVal = "true"
 	set.StringSliceVar(&s.redlock, "redlock", nil, "`address` or URL of one of the independent servers with Redlocks; may be repeated")
-	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older")
+	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older. Actions read and change the masters")
 }
 
 // checkTopology returns an error for flags that contradict each other.

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/humanize"
 	"locktop/keyspace/inspect"
@@ -126,6 +129,55 @@ func (t *Target) ClientOf(addr string, db int) inspect.Client {
 
 // OnOpen calls f for every open client now, and for each later one when it opens.
 func (t *Target) OnOpen(f func(inspect.Client)) { t.servers.onOpen(f) }
+
+// Master returns the address of the master of a single server that is a replica; "" if it is none.
+func (t *Target) Master(ctx context.Context) string {
+	info := t.Client.Info(ctx, "replication").Val()
+	host, replica := inspect.InfoValue(info, "master_host")
+	if port, _ := inspect.InfoValue(info, "master_port"); replica && !t.Many {
+		return net.JoinHostPort(host, port)
+	}
+	return ""
+}
+
+// checkVotes is [Distinct] for the servers of a Redlock.
+func (t *Target) checkVotes(ctx context.Context, seeds []endpoint) error {
+	if !t.Multi.Redlock {
+		return nil
+	}
+	addrs, clients := make([]string, len(seeds)), make([]inspect.Client, len(seeds))
+	for i, e := range seeds {
+		addrs[i] = e.addr
+		clients[i], _ = t.servers.client(e) // ping has opened it
+	}
+	return Distinct(ctx, addrs, clients)
+}
+
+// distinctWithin limits the wait of Distinct for servers that do not answer.
+const distinctWithin = time.Second
+
+// Distinct returns an error if two addresses lead to one server, which has one vote in a Redlock.
+// It compares only servers that answer and tell their run ID.
+func Distinct[C interface {
+	Info(ctx context.Context, section ...string) *redis.StringCmd
+}](ctx context.Context, addrs []string, clients []C) error {
+	ctx, cancel := context.WithTimeout(ctx, distinctWithin)
+	defer cancel()
+	ids := make([]string, len(addrs))
+	var all sync.WaitGroup
+	for i, rdb := range clients {
+		all.Go(func() { ids[i], _ = inspect.InfoValue(rdb.Info(ctx, "server").Val(), "run_id") })
+	}
+	all.Wait()
+	for i := range addrs {
+		for j := range i {
+			if addrs[i] == addrs[j] || ids[i] != "" && ids[i] == ids[j] {
+				return usagef("", "%s and %s are one server, which has one vote in a Redlock", addrs[j], addrs[i])
+			}
+		}
+	}
+	return nil
+}
 
 // onClose makes Close call f.
 func (t *Target) onClose(f func()) {

@@ -56,7 +56,7 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rate, known := infoValue(info.Val(), "instantaneous_ops_per_sec")
+	rate, known := InfoValue(info.Val(), "instantaneous_ops_per_sec")
 	if !known {
 		return 0, errors.New("this user may not run INFO, so the cost of MONITOR is not known")
 	}

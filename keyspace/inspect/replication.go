@@ -37,12 +37,12 @@ const (
 func parseReplication(info string, asked time.Time) replication {
 	r := replication{sampledAt: asked}
 	for name, text := range map[string]*string{"run_id": &r.runID, "role": &r.role, "master_replid": &r.id, "master_replid2": &r.formerID} {
-		*text, _ = infoValue(info, name)
+		*text, _ = InfoValue(info, name)
 	}
-	if first, known := infoValue(info, "second_repl_offset"); known { // of the new history
+	if first, known := InfoValue(info, "second_repl_offset"); known { // of the new history
 		r.received = number(first) - 1
 	}
-	if offset, known := infoValue(info, "master_repl_offset"); known {
+	if offset, known := InfoValue(info, "master_repl_offset"); known {
 		r.offsets = []offsetSample{{asked, number(offset)}}
 	}
 	return r

@@ -314,7 +314,7 @@ const lruBits = 24
 // lruSecond returns the second of the server's clock for idle times, which is somewhat behind
 // now, from a section of INFO. It is false if the two do not fit.
 func lruSecond(info string, now time.Time) (int64, bool) {
-	value, found := infoValue(info, "lru_clock")
+	value, found := InfoValue(info, "lru_clock")
 	behind := (now.Unix() - number(value)) & (1<<lruBits - 1)
 	return now.Unix() - behind, found && behind < int64(time.Minute/time.Second)
 }

@@ -56,8 +56,8 @@ func describeServer(s *keyspace.Server, info string) {
 	}
 }
 
-// infoValue returns a value in a reply of INFO; false if it is not there.
-func infoValue(info, name string) (string, bool) {
+// InfoValue returns a value in a reply of INFO; false if it is not there.
+func InfoValue(info, name string) (string, bool) {
 	_, after, known := strings.Cut("\n"+info, "\n"+name+":")
 	value, _, _ := strings.Cut(after, "\r")
 	return value, known

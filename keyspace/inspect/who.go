@@ -59,7 +59,7 @@ func (c *meteredConn) countClients(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	count, _ := infoValue(info.Val(), "connected_clients")
+	count, _ := InfoValue(info.Val(), "connected_clients")
 	return number(count), nil
 }
 
