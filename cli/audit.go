@@ -37,7 +37,7 @@ type actor struct {
 // auditLine is one line of an auditLog. Its holders are digests, because a token
 // permits its reader to release the lock.
 type auditLine struct {
-	ID string `json:"id"` // the same for the intent and the outcome
+	ID string `json:"id"` // the same for all lines of an action
 	At string `json:"at"`
 	actor
 	Act     keyspace.Action  `json:"act"`
@@ -45,11 +45,13 @@ type auditLine struct {
 	Key     string           `json:"key"`
 	KeyB64  string           `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
 	DB      int              `json:"db"`
-	Servers []string         `json:"servers,omitempty"` // intended: where it is tried; otherwise where it was done
+	Servers []string         `json:"servers,omitempty"` // intended: where it is tried; held: where the hold is; otherwise where it was done
+	Silent  []string         `json:"unanswered,omitempty"`
+	Of      int              `json:"of,omitempty"` // servers of a Redlock
 	Format  string           `json:"format"`
 	Holders []string         `json:"holders,omitempty"`
 	TTLms   int64            `json:"ttl_ms,omitempty"`
-	Now     string           `json:"now,omitempty"` // the current holder, if the lock has changed
+	Now     string           `json:"now,omitempty"` // the current holders, if the lock has changed or was read again
 	Error   string           `json:"error,omitempty"`
 }
 
@@ -143,6 +145,7 @@ func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	err := render.JSON(l.to, auditLine{ // with one Write
 		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Act: a.Action, Outcome: a.Outcome,
 		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: render.Each(a.Nodes, render.Text),
+		Silent: render.Each(a.Unanswered, render.Text), Of: a.Of,
 		Format: a.Format, Holders: render.Each(a.Holders, render.Text), TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
 	})
 	if err != nil {

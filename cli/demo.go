@@ -75,6 +75,6 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	return p.screen(ctx, look, tui.Config{
 		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
 		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), CommandStats: stats, Title: d.Title,
-		Executor: release.NewExecutor(d.Clients(), formats.All(), log),
+		Executor: release.NewExecutor(d.Clients, formats.All(), log),
 	})
 }

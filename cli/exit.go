@@ -201,7 +201,7 @@ func scanFailed(err error) *exitError {
 // isUnreachable reports whether err means that no server could be reached, as opposed to a
 // server that rejected a command.
 func isUnreachable(err error) bool {
-	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok {
+	if all, ok := errors.AsType[inspect.ServerErrors](err); ok {
 		return !slices.ContainsFunc(all, func(one error) bool { return !isUnreachable(one) })
 	}
 	_, network := errors.AsType[net.Error](err)

@@ -171,7 +171,7 @@ func (e *export) writeTextfile() error {
 // downReason classifies why a target does not answer. Of several servers, the first one
 // that was asked counts.
 func downReason(err error) metrics.DownReason {
-	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok && len(all) > 0 {
+	if all, ok := errors.AsType[inspect.ServerErrors](err); ok && len(all) > 0 {
 		err = all[0]
 	}
 	_, said := errors.AsType[redis.Error](err)

@@ -304,7 +304,7 @@ func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 	} {
 		for _, err := range errs {
 			err = fmt.Errorf("read: %w", err)
-			for _, err := range []error{err, inspect.NoAnswerError{err, errors.New("another")}} {
+			for _, err := range []error{err, inspect.ServerErrors{err, errors.New("another")}} {
 				got := downReason(err)
 				check.True(t, got == want, "%v: %s, want %s", err, got, want)
 			}

@@ -95,7 +95,16 @@ func (p *program) connectToRelease(ctx context.Context, c *connect.Flags, s *sel
 	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
 		return nil, err
 	}
-	return p.connect(ctx, c)
+	c.UseMasters()
+	t, err := p.connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if master := t.Master(ctx); master != "" {
+		t.Close()
+		return nil, usageErrorf("", "nothing was changed: %s is a replica; use the address of its master, %s", t.Title, master)
+	}
+	return t, nil
 }
 
 func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions, key string) error {
@@ -138,7 +147,11 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	defer log.close()
-	if err := o.execute(ctx, executorOf(ctx, t, log), seen); err != nil {
+	e := executorOf(t, log)
+	switch r, err := o.execute(ctx, e, seen); {
+	case r.Outcome == keyspace.Unanswered:
+		return p.lookAgain(ctx, e, t.Timeout, r, seen, err)
+	case err != nil:
 		return errorOf(err)
 	}
 	_, err = fmt.Fprintln(p.out, o.summary(seen))
@@ -168,22 +181,36 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-func (o *releaseOptions) execute(ctx context.Context, e *release.Executor, seen keyspace.Lock) error {
+func (o *releaseOptions) execute(ctx context.Context, e *release.Executor, seen keyspace.Lock) (keyspace.AuditRecord, error) {
 	if o.action() == keyspace.Expire {
-		_, err := e.Expire(ctx, seen, o.giveTTL)
-		return err
+		return e.Expire(ctx, seen, o.giveTTL)
 	}
-	_, err := e.ForceRelease(ctx, seen)
-	return err
+	return e.ForceRelease(ctx, seen)
+}
+
+// lookAgain warns of an action without an answer, and returns what a look finds within a time limit.
+func (p *program) lookAgain(ctx context.Context, e *release.Executor, limit time.Duration, r keyspace.AuditRecord, seen keyspace.Lock, unknown error) error {
+	p.notes.warning("%v", unknown)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	text, err := e.Look(ctx, r, seen)
+	if err != nil {
+		text = "it is still not known: " + err.Error()
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
 }
 
 // consequence describes what the action will change.
 func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
+	who := render.HeldBy(seen, at)
+	if votes := seen.VotesText(); votes != "" {
+		who += "; " + votes
+	}
 	waiters := "no waiters visible"
 	if n := seen.WaiterCount(); n > 0 {
 		waiters = humanize.Plural(n, "waiter") + " may get it next"
 	}
-	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), render.HeldBy(seen, at), waiters,
+	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), who, waiters,
 		seen.Consequence(o.action(), o.giveTTL, "its holder", at, at))
 }
 

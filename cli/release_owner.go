@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
@@ -49,7 +50,7 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 		return err
 	}
 	defer log.close()
-	err = p.executeAll(ctx, o, executorOf(ctx, t, log), s.owner, locks)
+	err = p.executeAll(ctx, o, executorOf(t, log), t.Timeout, s.owner, locks)
 	if err == nil && !snap.Complete {
 		return incomplete(snap)
 	}
@@ -115,21 +116,24 @@ func firstKeys(locks []keyspace.Lock) string {
 	return strings.Join(names, ", ")
 }
 
-// executeAll acts on one lock after the other. It continues after an error, and reports the number
-// of the locks that are as they were, with the first error.
-func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, owner string, locks []keyspace.Lock) error {
-	var refused []keyspace.Lock
+// executeAll acts on one lock after the other. It continues after an error, and reports the numbers
+// of the locks that are as they were, and of those without an answer, with the first error.
+func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, owner string, locks []keyspace.Lock) error {
+	var refused, unknown []keyspace.Lock
 	var failed []error
 	done := 0
 	for _, l := range locks {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := o.execute(ctx, e, l); err != nil {
+		switch r, err := o.execute(ctx, e, l); {
+		case r.Outcome == keyspace.Unanswered:
+			unknown, failed = append(unknown, l), append(failed, p.lookAgain(ctx, e, limit, r, l, err))
+		case err != nil:
 			refused, failed = append(refused, l), append(failed, err)
-			continue
+		default:
+			done++
 		}
-		done++
 	}
 	what := "released"
 	if o.action() == keyspace.Expire {
@@ -149,5 +153,12 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 			hint = f.hint
 		}
 	}
-	return &exitError{code: code, err: fmt.Errorf("%s left as they are: %s; %w", humanize.Plural(len(refused), "lock"), firstKeys(refused), failed[0]), hint: hint}
+	var text string
+	if len(refused) > 0 {
+		text = fmt.Sprintf("%s left as they are: %s; ", humanize.Plural(len(refused), "lock"), firstKeys(refused))
+	}
+	if len(unknown) > 0 {
+		text += fmt.Sprintf("%s without an answer: %s; ", humanize.Plural(len(unknown), "lock"), firstKeys(unknown))
+	}
+	return &exitError{code: code, err: fmt.Errorf("%s%w", text, failed[0]), hint: hint}
 }

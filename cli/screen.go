@@ -114,6 +114,9 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
+	if may.write {
+		c.UseMasters()
+	}
 	t, err := p.connect(ctx, c)
 	if err != nil {
 		return err
@@ -232,7 +235,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.writeFlags.write {
-		w.Executor, w.Production = executorOf(ctx, t, g.log), g.writeFlags.production
+		w.Executor, w.Production = executorOf(t, g.log), g.writeFlags.production
 	}
 	return w
 }

@@ -192,8 +192,8 @@ func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
 
 // executorOf returns an executor for the locks of the servers of t. It writes its
 // actions to log.
-func executorOf(ctx context.Context, t *connect.Target, log *auditLog) *release.Executor {
-	return release.NewExecutor(t.Clients(ctx), formats.All(), log.as(t.User()))
+func executorOf(t *connect.Target, log *auditLog) *release.Executor {
+	return release.NewExecutor(t.Clients, formats.All(), log.as(t.User()))
 }
 
 // rawReader reads stored keys for the screen. It is safe for concurrent use.

@@ -62,26 +62,54 @@ type Outcome string
 
 // The outcomes. Intended is logged before anything is sent.
 const (
-	Intended Outcome = "intended"
-	Done     Outcome = "done"
-	Changed  Outcome = "changed" // the lock had changed; nothing was changed
-	Failed   Outcome = "failed"  // see Err; the server may still have run the script
+	Intended   Outcome = "intended"
+	Done       Outcome = "done"
+	Changed    Outcome = "changed" // the lock had changed; nothing was changed
+	Failed     Outcome = "failed"  // see Err: refused, or not sent; a Redlock without a majority
+	Unanswered Outcome = "unknown" // sent, and not answered: it may or may not be done
 )
 
-// AuditRecord is one record of an action: its intent or its outcome. It contains
-// digests of the tokens, because a token is enough to release the lock.
+// What the look after an Unanswered action has found, as the outcome of a further record.
+const (
+	StillHeld Outcome = "held"  // the hold was there; of a Redlock, on a majority
+	Gone      Outcome = "gone"  // the lock was not held
+	Taken     Outcome = "taken" // another holder had the lock
+)
+
+// AuditRecord is one record of an action: its intent, its outcome, or what the look after an
+// Unanswered action has found. It contains digests of the tokens, because a token is enough to
+// release the lock.
 type AuditRecord struct {
-	ID      string    // the same for intent and outcome
-	At      time.Time // on the local clock
-	Action  Action
-	Lock    ID
-	Format  string
-	Holders []string // digests of the IDs of the holders that were seen
-	TTL     time.Duration
-	Outcome Outcome
-	Nodes   []string // servers on which the action is tried (Intended), or succeeded; host:port
-	Now     string   // if the lock had changed: its holders, for people
-	Err     string
+	ID         string    // the same for all records of an action
+	At         time.Time // on the local clock
+	Action     Action
+	Lock       ID
+	Format     string
+	Holders    []string // labels of the holders that were seen, and digests of their IDs
+	TTL        time.Duration
+	Outcome    Outcome
+	Nodes      []string // servers on which the action is tried (Intended), is done, or the hold was found; host:port
+	Unanswered []string // servers without an answer, which count as holding
+	Of         int      // servers of a Redlock; 0 for other kinds
+	Now        string   // holders that the lock has now, like Holders
+	Err        string
+}
+
+// Past returns the action as a participle.
+func (a Action) Past() string {
+	return map[Action]string{ForceRelease: "released", Extend: "extended", Expire: "set to expire"}[a]
+}
+
+// Shortfall says what it means that servers did not answer; "" if it means nothing for the outcome.
+func (r AuditRecord) Shortfall() string {
+	switch {
+	case r.Of > 0 && len(r.Unanswered) > 0:
+		return fmt.Sprintf("not %s: %d of %d servers did not answer and may hold a majority", r.Action.Past(), len(r.Unanswered), r.Of)
+	case r.Outcome == Unanswered:
+		return "no answer: it may or may not be " + r.Action.Past()
+	default:
+		return ""
+	}
 }
 
 // Reasons why nothing was changed.
@@ -159,8 +187,8 @@ end
 `
 )
 
-// Scripts returns the scripts of an action, one for each server that has the lock. They
-// change the holds in seen. ttl is the new time to live of Extend and Expire.
+// Scripts returns the scripts of an action, one for each server that may have the lock: for a
+// Redlock all of its servers. They change the holds in seen. ttl is the new time to live of Extend and Expire.
 //
 // It returns an ErrNotSupported if others cannot change locks of this format, an
 // ErrReleaseOnly if they cannot set its deadline, an ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
@@ -211,17 +239,14 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 	return all, nil
 }
 
-// nodesOf lists the servers of a lock: one, except for a Redlock. Servers where a
-// Redlock has another token or none are left out.
+// nodesOf lists the servers of a lock: one, except for a Redlock.
 func nodesOf(seen Lock) []string {
-	var all []string
-	for _, v := range seen.Votes {
-		if _, held := seen.Holder(v.Token); held {
-			all = append(all, v.Node)
-		}
-	}
-	if len(all) == 0 {
+	if len(seen.Votes) == 0 {
 		return []string{seen.Node}
+	}
+	all := make([]string, len(seen.Votes))
+	for i, v := range seen.Votes {
+		all[i] = v.Node
 	}
 	return all
 }

@@ -107,7 +107,7 @@ func (d *Demo) Quorum() []string {
 }
 
 // Clients returns a client of each server, by address.
-func (d *Demo) Clients() map[string]inspect.Client {
+func (d *Demo) Clients(context.Context) map[string]inspect.Client {
 	all := map[string]inspect.Client{d.main.addr: d.main.rdb}
 	for _, n := range d.quorum.nodes {
 		all[n.addr] = n.rdb

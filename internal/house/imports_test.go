@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"keyspace/internal/cache":  {},
 	"keyspace/internal/sorted": {},
 	"keyspace/recording":       {"keyspace"},
-	"keyspace/release":         {"keyspace", "keyspace/inspect"},
+	"keyspace/release":         {"internal/humanize", "keyspace", "keyspace/inspect"},
 	"internal/check":           {},
 	"internal/golden":          {},
 	"internal/htmlpage":        {},

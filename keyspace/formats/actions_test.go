@@ -36,7 +36,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := release.NewExecutor(map[string]inspect.Client{server.AddrOf(rdb): rdb}, everyFormat, full{})
+	b := release.NewExecutor(always(map[string]inspect.Client{server.AddrOf(rdb): rdb}), everyFormat, full{})
 	_, err := b.ForceRelease(t.Context(), seen)
 	check.ErrorContains(t, err, "nothing was changed")
 	_, err = b.Extend(t.Context(), seen, time.Hour)
@@ -76,10 +76,15 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	check.Equal(t, everything(t, admin), before, "the server has")
 }
 
+// always returns the same clients for every action.
+func always(nodes map[string]inspect.Client) func(context.Context) map[string]inspect.Client {
+	return func(context.Context) map[string]inspect.Client { return nodes }
+}
+
 // releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb server.Client) *release.Executor {
 	nodes := map[string]inspect.Client{server.AddrOf(rdb): rdb}
-	return release.NewExecutor(nodes, everyFormat, &memoryLog{})
+	return release.NewExecutor(always(nodes), everyFormat, &memoryLog{})
 }
 
 // everything returns the complete contents of the server as text, for comparison.
@@ -479,7 +484,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: server.AddrOf(rdb), Token: seen})
 	}
 	written := &memoryLog{}
-	_, err := release.NewExecutor(nodes, everyFormat, written).ForceRelease(t.Context(), lock)
+	_, err := release.NewExecutor(always(nodes), everyFormat, written).ForceRelease(t.Context(), lock)
 	check.ErrorIs(t, err, keyspace.ErrChanged)
 	check.ErrorContains(t, err, "1 of 3 servers")
 	check.ErrorContains(t, err, next)

@@ -211,7 +211,7 @@ func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration,
 
 // noAnswer returns an error with the error of each source if no source answered.
 func noAnswer(parts []keyspace.Part) error {
-	var all NoAnswerError
+	var all ServerErrors
 	for _, p := range parts {
 		if p.Err == nil {
 			return nil
@@ -224,11 +224,11 @@ func noAnswer(parts []keyspace.Part) error {
 	return all
 }
 
-// NoAnswerError has the errors of several servers, none of which answered.
-type NoAnswerError []error
+// ServerErrors has the errors of several servers.
+type ServerErrors []error
 
 // Error names all servers.
-func (s NoAnswerError) Error() string {
+func (s ServerErrors) Error() string {
 	texts := make([]string, len(s))
 	for i, err := range s {
 		texts[i] = err.Error()
@@ -237,4 +237,4 @@ func (s NoAnswerError) Error() string {
 }
 
 // Unwrap returns the errors of the servers.
-func (s NoAnswerError) Unwrap() []error { return s }
+func (s ServerErrors) Unwrap() []error { return s }

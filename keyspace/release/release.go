@@ -10,14 +10,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -32,16 +35,16 @@ type AuditLog interface {
 // script that reads the lock again and changes it in one step, and logs the outcome
 // afterwards. It may be used by several goroutines.
 type Executor struct {
-	nodes   map[string]inspect.Client
+	nodes   func(context.Context) map[string]inspect.Client
 	formats []keyspace.Format
 	log     AuditLog
 	now     func() time.Time
 }
 
-// NewExecutor returns an executor that writes its actions to log. It reaches the
-// server of a lock by name: Lock.Node, and Vote.Node for a Redlock. The clients remain
+// NewExecutor returns an executor that writes its actions to log. For each action it reaches
+// the server of a lock by name: Lock.Node, and Vote.Node for a Redlock. The clients remain
 // the caller's, and must use the database of the locks.
-func NewExecutor(nodes map[string]inspect.Client, formats []keyspace.Format, log AuditLog) *Executor {
+func NewExecutor(nodes func(context.Context) map[string]inspect.Client, formats []keyspace.Format, log AuditLog) *Executor {
 	return &Executor{nodes: nodes, formats: formats, log: log, now: time.Now}
 }
 
@@ -50,8 +53,9 @@ func NewExecutor(nodes map[string]inspect.Client, formats []keyspace.Format, log
 //
 // It returns an ErrChanged and does nothing if the holders have changed, and an
 // ErrNotSupported if locks of this kind cannot be released by others. A Redlock is
-// released on every server that has the same token; that is done when a majority has
-// done it. A replica returns an ErrReadOnly, a missing permission an ErrNoPermission.
+// released on all of its servers; that is done if a majority of them has answered that
+// the token is gone. A replica returns an ErrReadOnly, a missing permission an
+// ErrNoPermission. The outcome is Unanswered if a server may have run the script: see Look.
 func (e *Executor) ForceRelease(ctx context.Context, seen keyspace.Lock) (keyspace.AuditRecord, error) {
 	return e.perform(ctx, keyspace.ForceRelease, seen, 0)
 }
@@ -81,6 +85,12 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 	for _, s := range scripts {
 		intent.Nodes = append(intent.Nodes, s.Node)
 	}
+	if len(seen.Votes) > 0 {
+		intent.Of = len(scripts)
+	}
+	if err := ctx.Err(); err != nil {
+		return keyspace.AuditRecord{}, fmt.Errorf("nothing was changed: %w", err)
+	}
 	if err := e.log.Write(intent); err != nil {
 		return keyspace.AuditRecord{}, fmt.Errorf("nothing was changed, because the audit log cannot be written: %w", err)
 	}
@@ -94,35 +104,67 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 	return outcome, err
 }
 
-// run runs the scripts and sums up the results.
+// run runs the scripts on all servers at once and sums up the results. A server without an
+// answer counts as one that has the lock as it was.
 func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
-	var failures []error
-	for _, s := range scripts {
-		done, err := e.runOn(ctx, s)
-		switch {
-		case err != nil:
-			failures = append(failures, fmt.Errorf("%s %q at %s: %w", sum.Action, seen.Key, s.Node, err))
-		case done:
+	acted, failed := make([]bool, len(scripts)), make([]error, len(scripts))
+	onEach(scripts, func(i int, s keyspace.Script) { acted[i], failed[i] = e.runOn(ctx, s) })
+	var failures inspect.ServerErrors
+	settled, sent := 0, 0 // servers that have the lock as it shall be, and those that may have it so
+	for i, s := range scripts {
+		if acted[i] {
 			sum.Nodes = append(sum.Nodes, s.Node)
 		}
+		switch err := failed[i]; {
+		case err == nil && (acted[i] || sum.Action != keyspace.Extend):
+			settled++
+		case err != nil:
+			failures = append(failures, fmt.Errorf("at %s: %w", s.Node, err))
+			answered, mayBeDone := answerIn(err)
+			if !answered {
+				sum.Unanswered = append(sum.Unanswered, s.Node)
+			}
+			if mayBeDone {
+				sent++
+			}
+		}
 	}
+	on, _ := seen.Copies()
+	quorum := keyspace.Quorum(len(scripts))
 	switch {
-	case len(sum.Nodes) > len(scripts)/2:
+	case settled >= quorum && len(sum.Nodes) > 0 && 2*(len(sum.Nodes)+len(failures)) > len(on):
 		sum.Outcome = keyspace.Done
-	case len(failures) > 0:
-		sum.Outcome, sum.Err = keyspace.Failed, errors.Join(failures...).Error()
-		return errors.Join(failures...)
-	default:
+		return nil
+	case len(failures) == 0:
 		return e.explainFailure(ctx, scripts, seen, sum)
+	case sent > 0 && settled+sent >= quorum:
+		sum.Outcome = keyspace.Unanswered
+	default:
+		sum.Outcome = keyspace.Failed
 	}
-	return nil
+	err := fmt.Errorf("%s %q %w", sum.Action, seen.Key, failures)
+	if why := sum.Shortfall(); why != "" {
+		err = fmt.Errorf("%s %q: %s: %w", sum.Action, seen.Key, why, failures)
+	}
+	sum.Err = err.Error()
+	return err
+}
+
+// onEach calls f for all scripts at once.
+func onEach(scripts []keyspace.Script, f func(i int, s keyspace.Script)) {
+	var all sync.WaitGroup
+	for i, s := range scripts {
+		all.Go(func() { f(i, s) })
+	}
+	all.Wait()
 }
 
 // explainFailure returns why scripts have changed nothing although no server returned
 // an error.
 func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	of := len(scripts)
-	now, err := e.readAgain(ctx, scripts[0].Node, seen)
+	found := e.look(ctx, scripts, seen)
+	now, err := found.lock, found.err
 	if err == nil && len(sum.Nodes) == 0 && unchanged(now, seen) {
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
 		if sum.Action == keyspace.Extend && now.Expires.Sub(now.ReadAt) > sum.TTL-maxRead {
@@ -139,8 +181,46 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 		return err
 	}
 	changed := &keyspace.ChangedError{Key: seen.Key, Now: now, Done: len(sum.Nodes), Of: of}
-	sum.Outcome, sum.Now = keyspace.Changed, changed.Holders()
+	sum.Outcome, sum.Now = keyspace.Changed, holding(now)
 	return changed
+}
+
+// lookPause is the time between two looks at a lock whose servers do not answer.
+const lookPause = 200 * time.Millisecond
+
+// Look reads a lock again after an action with the outcome Unanswered, until enough servers
+// answer or ctx ends. It logs what it has found, and returns it as a sentence.
+func (e *Executor) Look(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (string, error) {
+	scripts, err := keyspace.Scripts(e.formats, after.Action, seen, after.TTL)
+	if err != nil {
+		return "", err
+	}
+	found, quorum := e.look(ctx, scripts, seen), keyspace.Quorum(len(scripts))
+	for len(found.on) < quorum && len(found.on)+len(found.silent) >= quorum {
+		select {
+		case <-time.After(lookPause):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || errors.Is(found.err, ErrNoPermission) {
+			return "", found.err
+		}
+		found = e.look(ctx, scripts, seen)
+	}
+	now := found.lock
+	after.At, after.Nodes, after.Unanswered, after.Now, after.Err = e.now(), found.on, found.silent, holding(now), ""
+	text := "it is gone, by this action, its holder or its deadline"
+	after.Outcome = keyspace.Gone
+	switch {
+	case len(found.on) >= quorum:
+		after.Outcome, text = keyspace.StillHeld, "it is still held: not "+after.Action.Past()+" so far"
+		if left, ends := now.TTL(now.ReadAt); ends && after.Action != keyspace.ForceRelease {
+			text = "it is still held, and ends in " + humanize.Left(left)
+			after.Now += ", ends in " + humanize.Left(left)
+		}
+	case len(found.on) == 0 && now != nil && len(now.Holders) > 0:
+		after.Outcome, text = keyspace.Taken, "another holder has it: the hold that you saw has ended"
+	}
+	return text, e.log.Write(after)
 }
 
 // maxRead is the most time that passes between a script and the read that explains why the
@@ -162,9 +242,9 @@ func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
 
 // runOn runs a script on its server.
 func (e *Executor) runOn(ctx context.Context, s keyspace.Script) (bool, error) {
-	rdb, known := e.nodes[s.Node]
-	if !known {
-		return false, fmt.Errorf("there is no connection to the server")
+	rdb, err := e.client(ctx, s.Node)
+	if err != nil {
+		return false, err
 	}
 	argv := make([]any, len(s.Args))
 	for i, a := range s.Args {
@@ -187,11 +267,51 @@ func evalAsking(ctx context.Context, rdb inspect.Client, s keyspace.Script, argv
 	return acted.Int()
 }
 
+// client returns the client of a server.
+func (e *Executor) client(ctx context.Context, node string) (inspect.Client, error) {
+	if rdb := e.nodes(ctx)[node]; rdb != nil {
+		return rdb, nil
+	}
+	return nil, &net.OpError{Op: "dial", Err: errors.New("there is no connection to the server")}
+}
+
+// look is what the servers have of a lock now.
+type look struct {
+	lock       *keyspace.Lock // nil = it is gone, as far as the servers answer
+	on, silent []string       // servers with a hold that was seen; servers that cannot say
+	err        error          // of the silent servers
+}
+
+// look reads the current state of a lock on the servers of scripts.
+func (e *Executor) look(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock) (l look) {
+	parts := make([]keyspace.Part, len(scripts))
+	onEach(scripts, func(i int, s keyspace.Script) {
+		now, err := e.readAgain(ctx, s.Node, seen)
+		parts[i] = keyspace.Part{Addr: s.Node, Err: err}
+		if now != nil {
+			parts[i].Locks = []*keyspace.Lock{now}
+		}
+	})
+	var failures inspect.ServerErrors
+	for _, p := range parts {
+		if p.Err != nil {
+			failures = append(failures, fmt.Errorf("at %s: %w", p.Addr, p.Err))
+			l.silent, l.err = append(l.silent, p.Addr), failures
+		} else if len(p.Locks) > 0 && slices.ContainsFunc(p.Locks[0].Holders, func(h keyspace.Holder) bool { _, was := seen.Holder(h.ID); return was }) {
+			l.on = append(l.on, p.Addr)
+		}
+	}
+	if now := keyspace.Merge(parts, keyspace.MergeOptions{Redlock: len(parts) > 1}).Locks; len(now) > 0 {
+		l.lock = now[0]
+	}
+	return l
+}
+
 // readAgain reads the current state of a lock on a server; nil if it is gone.
 func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Lock) (*keyspace.Lock, error) {
-	rdb, known := e.nodes[node]
-	if !known {
-		return nil, fmt.Errorf("there is no connection to %s", node)
+	rdb, err := e.client(ctx, node)
+	if err != nil {
+		return nil, err
 	}
 	s := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: keyspace.Possible})
 	now, err := s.ReadLock(ctx, seen.Key)
@@ -201,14 +321,35 @@ func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Loc
 	return now, scriptError(err)
 }
 
-// digests returns a digest of each holder's ID with its label.
+// digests returns the label and a digest of the ID of each holder. It leaves out a label that
+// may be the token.
 func digests(holders []keyspace.Holder) []string {
 	var all []string
 	for _, h := range holders {
+		if h.Label == h.ID || keyspace.LooksRandom(h.Label) {
+			h.Label = ""
+		}
 		sum := sha256.Sum256([]byte(h.ID))
 		all = append(all, cmp.Or(h.Label, "?")+" sha256:"+hex.EncodeToString(sum[:8]))
 	}
 	return all
+}
+
+// holding names the holders of a lock without their tokens.
+func holding(l *keyspace.Lock) string {
+	if l == nil || len(l.Holders) == 0 {
+		return "not held any more"
+	}
+	return "held by " + strings.Join(digests(l.Holders), " and ")
+}
+
+// answerIn reports whether err is the answer of a server and, if it is not, whether the server may
+// have run the script. A log-in that fails counts so: go-redis does not tell it from a script.
+func answerIn(err error) (answered, mayBeDone bool) {
+	_, answered = errors.AsType[*releaseError](err)
+	dial, ok := errors.AsType[*net.OpError](err)
+	unsent := ok && dial.Op == "dial" || errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout)
+	return answered, !answered && !unsent
 }
 
 // Errors of a server that refuses an action, independent of its version.
