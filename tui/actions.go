@@ -36,6 +36,8 @@ func (a *app) openActionMenu() {
 			return
 		}
 		a.reject(a.keymap.named("this screen only reads: --write lets it act, {copy} copies an exact command"))
+	case a.current().snap.Server.Role == "slave":
+		a.reject(fmt.Sprintf("this is a replica: start locktop on its master, %s, to act", widget.Plain(a.current().snap.Server.Master)))
 	case a.paused != nil && a.paused.rewound:
 		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
 	default:
@@ -222,7 +224,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
 	ttls := mapped(d.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(d, l) })
-	return nil, act(q.app.ctx, q.app.config.Executor, d, ttls)
+	return nil, q.app.act(q.app.config.Executor, d, ttls)
 }
 
 // now returns the action on those of its holds that go on, as the latest snapshot has them. ended has a
@@ -329,6 +331,9 @@ func (q *confirmDialog) text(s *state) []string {
 			break
 		}
 		line(t.warn, d.consequence(lockView{&d.locks[i], s.clock(), s}))
+		if votes := d.locks[i].VotesText(); votes != "" {
+			line(t.warn, s.redactText(d.locks[i].ID(), votes))
+		}
 	}
 	if len(d.locks) == 1 && !s.privacy.on {
 		command, _ := q.app.exactCommand(d.act, d.locks[0], s.ttlOf(d, d.locks[0]))

@@ -18,8 +18,10 @@ import (
 
 // fakeExecutor records the actions that it was asked for.
 type fakeExecutor struct {
-	done []string
-	err  error
+	done   []string
+	record keyspace.AuditRecord
+	err    error
+	found  string
 }
 
 func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
@@ -32,7 +34,7 @@ func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Dura
 		}
 		b.done = append(b.done, done)
 	}
-	return keyspace.AuditRecord{}, b.err
+	return b.record, b.err
 }
 
 func (b *fakeExecutor) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
@@ -45,6 +47,10 @@ func (b *fakeExecutor) Extend(_ context.Context, l keyspace.Lock, ttl time.Durat
 
 func (b *fakeExecutor) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.Expire, l, ttl)
+}
+
+func (b *fakeExecutor) Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error) {
+	return b.found, nil
 }
 
 // actionFormats returns formats with actions.

@@ -3,10 +3,10 @@ package tui
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/muesli/termenv"
@@ -29,8 +29,9 @@ type app struct {
 	seekCount int // seeks of the player so far
 	seekSeen  int // seeks whose snapshot has arrived
 
-	interrupted bool // by Ctrl-C
-	leave       bool // leave the last frame on the terminal
+	acting      sync.RWMutex // read-locked during an action
+	interrupted bool         // by Ctrl-C
+	leave       bool         // leave the last frame on the terminal
 
 	typed []string // earlier commands, newest last
 
@@ -131,6 +132,8 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		}
 	case answer:
 		msg(a)
+	case actedMsg:
+		return a.onActed(msg)
 	case appliedMsg:
 		if msg.err != nil {
 			a.rejectStart(shortError(msg.err))
@@ -399,21 +402,6 @@ func (a *app) openCopy() {
 		return
 	}
 	a.reject("no lock to copy from")
-}
-
-// onActionDone reports the result of an action, which has succeeded on done locks, and requests a snapshot
-// immediately. err is the first error.
-func (a *app) onActionDone(d pendingAction, done int, err error) {
-	a.refresher.next = a.now
-	if err == nil {
-		a.notify(d.did() + " " + a.describe(d.locks))
-		return
-	}
-	why := shortError(err)
-	if changed, ok := errors.AsType[*keyspace.ChangedError](err); ok {
-		why = a.redactText(d.locks[0].ID(), changed.Error())
-	}
-	a.reject(fmt.Sprintf("%d of %d done; %s", done, len(d.locks), why))
 }
 
 // selected returns the selected lock of the open page.

@@ -143,28 +143,39 @@ func inject(load Load, f loadgen.Fault) tea.Cmd {
 }
 
 // act performs an action on one lock after the other, each with its TTL. It continues after an
-// error, and reports the first error.
-func act(ctx context.Context, b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
+// error. The screen ends after it.
+func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 	return guarded(func() tea.Msg {
-		done := 0
-		var failed error
+		a.acting.RLock()
+		defer a.acting.RUnlock()
+		msg := actedMsg{pendingAction: d, executor: b}
 		for i, l := range d.locks {
-			var err error
+			var r acted
+			r.lock = l
 			switch d.act {
 			case keyspace.Expire:
-				_, err = b.Expire(ctx, l, ttls[i])
+				r.record, r.err = b.Expire(a.ctx, l, ttls[i])
 			case keyspace.Extend:
-				_, err = b.Extend(ctx, l, ttls[i])
+				r.record, r.err = b.Extend(a.ctx, l, ttls[i])
 			default:
-				_, err = b.ForceRelease(ctx, l)
+				r.record, r.err = b.ForceRelease(a.ctx, l)
 			}
-			if err == nil {
-				done++
-			} else if failed == nil {
-				failed = err
-			}
+			msg.results = append(msg.results, r)
 		}
-		return answer(func(a *app) { a.onActionDone(d, done, failed) })
+		return msg
+	})
+}
+
+// lookAgain looks at a lock after an action without an answer, as soon as its servers answer.
+func (a *app) lookAgain(b Executor, r acted) tea.Cmd {
+	return guarded(func() tea.Msg {
+		text, err := b.Look(a.ctx, r.record, r.lock)
+		if err != nil {
+			text = "it is still not known: " + shortError(err)
+		}
+		return answer(func(a *app) {
+			a.notice, a.refresher.next = notice{text: a.redactKey(r.lock.Key) + ": " + text, bad: true}, a.now
+		})
 	})
 }
 

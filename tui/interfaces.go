@@ -52,6 +52,9 @@ type Executor interface {
 	ForceRelease(context.Context, keyspace.Lock) (keyspace.AuditRecord, error)
 	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
 	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
+	// Look reads a lock again after an action with the outcome Unanswered, until its servers answer
+	// or ctx ends. It returns what it has found as a sentence.
+	Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error)
 }
 
 // Connector connects to other locks of the same servers. With a nil Connector, the target

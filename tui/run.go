@@ -68,6 +68,8 @@ func Run(ctx context.Context, w Config) error {
 	}
 	a := newApp(looking, w)
 	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
+	stop()
+	a.acting.Lock() // the outcome of an action is logged
 	a.remember()
 	switch {
 	case err == nil && a.interrupted:
