@@ -180,6 +180,21 @@ func TestLocksWithoutAnAnswerAreCountedApart(t *testing.T) {
 	check.False(t, strings.Contains(a.audit(), "web-1.prod:4711"), "the audit log has the token: %s", a.audit())
 }
 
+// A screen that is left during an action ends after the outcome of the action is in the audit log.
+func TestTheOutcomeIsLoggedBeforeTheScreenEnds(t *testing.T) {
+	t.Parallel()
+	srv, log := server.ForTest(t), filepath.Join(t.TempDir(), "audit.jsonl")
+	send(t, srv.Addr(), "SET", "lock:a", token, "PX", 600_000)
+	term := openTerminal(t, 100, 24, "--write", "--no-state", "--audit-log", log, "--timeout", "500ms", "-u", "redis://"+srv.Addr())
+	term.want("lock:a").press("x").want("release it").press("r").want("leave it")
+	check.NoError(t, srv.Freeze())
+	term.press("y")
+	eventually(t, func() bool { return len(auditedIn(t, log)) == 1 })
+	term.quit()
+	lines := auditedIn(t, log)
+	check.True(t, len(lines) == 2 && lines[1].Outcome == keyspace.Unanswered, "%+v", lines)
+}
+
 // With three of five servers down, the question says so, and the lock is not released.
 func TestARedlockIsNotReleasedByAMinorityOfItsServers(t *testing.T) {
 	t.Parallel()

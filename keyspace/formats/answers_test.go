@@ -163,6 +163,17 @@ func TestAnActionThatWasNotSentHasFailed(t *testing.T) {
 	check.Equal(t, len(f.log.lines), before, "records after the end of the context")
 }
 
+// After a failover the lock is on another server than when the executor was made.
+func TestAnExecutorFindsItsServerWhenItActs(t *testing.T) {
+	f := newFaulty(t)
+	nodes := map[string]inspect.Client{}
+	e := release.NewExecutor(func(context.Context) map[string]inspect.Client { return nodes }, everyFormat, f.log)
+	nodes = map[string]inspect.Client{f.srv.Addr(): f.admin}
+	r, err := e.ForceRelease(t.Context(), f.seen)
+	check.NoError(t, err)
+	check.Equal(t, r.Outcome, keyspace.Done, "the outcome")
+}
+
 // A Redlock is changed if a majority of all of its servers has answered so. A server that does not
 // answer counts as one that has the lock as it was.
 func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {

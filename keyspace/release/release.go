@@ -80,13 +80,10 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 	}
 	intent := keyspace.AuditRecord{
 		ID: uuid.NewString(), At: e.now(), Action: what, Lock: seen.ID(), Format: seen.Format,
-		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended,
+		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended, Of: len(seen.Votes),
 	}
 	for _, s := range scripts {
 		intent.Nodes = append(intent.Nodes, s.Node)
-	}
-	if len(seen.Votes) > 0 {
-		intent.Of = len(scripts)
 	}
 	if err := ctx.Err(); err != nil {
 		return keyspace.AuditRecord{}, fmt.Errorf("nothing was changed: %w", err)
