@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
@@ -250,7 +251,12 @@ func releasesOnTheMaster(t *testing.T, master string, flags ...string) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	send(t, master, "SET", "lock:a", token, "PX", 600_000)
 	host, port, _ := net.SplitHostPort(master)
-	args := append([]string{"release", "lock:a", "--prefer-replica"}, flags...)
+	flags = append(flags, "--prefer-replica")
+	eventually(t, func() bool { // the lock is read from a replica
+		doc, _ := listedOn(t, flags...)
+		return len(doc.Locks) == 1 && !slices.ContainsFunc(doc.Nodes, func(n render.Node) bool { return n.Role != "slave" })
+	})
+	args := append([]string{"release", "lock:a"}, flags...)
 	locktop(t, append(args, "--dry-run")...).prints(t, exitFine, "redis-cli -h "+host+" -p "+port)
 	locktop(t, append(args, "--write", "--yes", "--audit-log", log)...).prints(t, exitFine, "lock:a is released")
 	check.Equal(t, value(t, master, "lock:a"), "", "the lock")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/keyspace"
 )
 
 // replyError is an error as a server sends it.
@@ -45,4 +46,12 @@ func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 	}
 	err := errors.New("broken pipe")
 	check.True(t, scriptError(err) == err && scriptError(nil) == nil, "an error that is not the server's does not stay as it is")
+}
+
+// The label of a holder may be its whole token, or a field that is one.
+func TestALabelThatMayBeTheTokenIsNoPartOfARecord(t *testing.T) {
+	const digest = " sha256:a533dd40f601b94a"
+	for label, want := range map[string]string{"": "?", "web-1:4711": "?", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d": "?", "web-1": "web-1"} {
+		check.Equal(t, digests([]keyspace.Holder{{ID: "web-1:4711", Label: label}})[0], want+digest, "with the label "+label)
+	}
 }
