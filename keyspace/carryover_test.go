@@ -107,6 +107,23 @@ func TestAServerWithTwoAddressesHasOneVoteInARedlock(t *testing.T) {
 	check.Equal(t, strings.Join(merged.Problems, ""), "127.0.0.1:1 and localhost:1 are one server, which has one vote", "the problems")
 }
 
+// The databases of a server are no further servers.
+func TestAServerWithSeveralDatabasesHasOneVoteInARedlock(t *testing.T) {
+	one, other := heldBy("3f2b8c6a1d4e4a7b9c5d8e0f2a4b6c8d", 30), heldBy("0b9f2c7e3d414c6a9e587a1d2f3b4c5e", 30)
+	other.DB = 3
+	var parts []Part
+	for _, addr := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} {
+		for _, l := range []Lock{one, other} {
+			parts = append(parts, Part{Addr: addr, Snapshot: Snapshot{At: began, Complete: true, Locks: []*Lock{&l}}})
+		}
+	}
+	merged := Merge(parts, MergeOptions{Redlock: true})
+	check.Equal(t, len(merged.Locks), 2, "locks")
+	for _, l := range merged.Locks {
+		check.True(t, len(l.Votes) == 3 && l.State(began) == Held && l.Node == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "%+v", l)
+	}
+}
+
 // A client that asks for a Redlock asks one server after the other.
 func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
 	copyOn := func(addr string, asked time.Time) Part {

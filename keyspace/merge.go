@@ -42,7 +42,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 		s.dropMovedTwice(parts)
 	}
 	if o.Redlock {
-		s.Locks, s.Events = mergeRedlock(s.withoutTwins(parts), o.MinConfidence), nil
+		s.Locks, s.Events = mergeRedlock(s.voters(parts), o.MinConfidence), nil
 		s.dropAlike()
 		slices.SortFunc(s.Locks, CompareLocks)
 	}
@@ -266,22 +266,28 @@ func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
 	return locks
 }
 
-// withoutTwins returns the parts without those of a server that has an earlier part under another
-// address: it has one vote.
-func (s *Snapshot) withoutTwins(parts []Part) []Part {
-	first := make(map[string]string)
-	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
-		id := p.Server.RunID
-		if id != "" && first[id] == "" {
-			first[id] = p.Addr
+// voters returns one part for each server: of all of its databases, and without the parts under
+// further addresses of a server.
+func (s *Snapshot) voters(parts []Part) (all []Part) {
+	first := make(map[string]string) // address by run ID
+	for _, p := range parts {
+		if id := p.Server.RunID; id != "" {
+			first[id] = cmp.Or(first[id], p.Addr)
+			if first[id] != p.Addr {
+				s.Complete = false
+				s.Problems = appendNew(s.Problems, fmt.Sprintf("%s and %s are one server, which has one vote", first[id], p.Addr))
+				continue
+			}
 		}
-		twin := id != "" && first[id] != p.Addr
-		if twin {
-			s.Complete = false
-			s.Problems = appendNew(s.Problems, fmt.Sprintf("%s and %s are one server, which has one vote", first[id], p.Addr))
+		i := slices.IndexFunc(all, func(known Part) bool { return known.Addr == p.Addr })
+		if i < 0 {
+			all = append(all, p)
+			continue
 		}
-		return twin
-	})
+		known := &all[i]
+		known.Locks, known.Complete, known.Err = slices.Concat(known.Locks, p.Locks), known.Complete && p.Complete, cmp.Or(known.Err, p.Err)
+	}
+	return all
 }
 
 // dropAlike drops the possible locks of a Redlock of which there are too many alike: those that

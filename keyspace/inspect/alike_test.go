@@ -89,7 +89,7 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 				}
 				parts[node].Locks = append(parts[node].Locks, &keyspace.Lock{Key: fmt.Sprintf("job:%d", i), Confidence: keyspace.Possible, Holders: []keyspace.Holder{{ID: token, Count: 1}}})
 			}
-			parts[node].Complete = true
+			parts[node].Addr, parts[node].Complete = fmt.Sprint("127.0.0.1:", node), true
 		}
 		return keyspace.Merge(parts, keyspace.MergeOptions{Redlock: true, MinConfidence: keyspace.Possible})
 	}
