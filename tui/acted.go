@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,13 +42,10 @@ func (a *app) onActed(m actedMsg) tea.Cmd {
 	if len(bad) == 0 {
 		return a.notify(m.did() + " " + a.describe(m.locks))
 	}
-	text := bad[0].record.Shortfall()
+	text := a.redactKey(bad[0].lock.Key) + ": " + cmp.Or(bad[0].record.Shortfall(), shortError(bad[0].err))
 	if changed, ok := errors.AsType[*keyspace.ChangedError](bad[0].err); ok {
 		text = a.redactText(bad[0].lock.ID(), changed.Error())
-	} else if text == "" {
-		text = shortError(bad[0].err)
 	}
-	text = a.redactKey(bad[0].lock.Key) + ": " + text
 	if n := len(m.results); n > 1 {
 		text = fmt.Sprintf("%d done, %d failed, %d unknown; %s", n-len(bad), len(failed), len(unknown), text)
 	}

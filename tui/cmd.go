@@ -150,8 +150,7 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 		defer a.acting.RUnlock()
 		msg := actedMsg{pendingAction: d, executor: b}
 		for i, l := range d.locks {
-			var r acted
-			r.lock = l
+			r := acted{lock: l}
 			switch d.act {
 			case keyspace.Expire:
 				r.record, r.err = b.Expire(a.ctx, l, ttls[i])

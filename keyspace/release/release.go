@@ -183,7 +183,7 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 }
 
 // lookPause is the time between two looks at a lock whose servers do not answer.
-const lookPause = 200 * time.Millisecond
+const lookPause = 500 * time.Millisecond
 
 // Look reads a lock again after an action with the outcome Unanswered, until enough servers
 // answer or ctx ends. It logs what it has found, and returns it as a sentence.
