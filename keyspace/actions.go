@@ -102,9 +102,13 @@ func (a Action) Past() string {
 
 // Shortfall says what it means that servers did not answer; "" if it means nothing for the outcome.
 func (r AuditRecord) Shortfall() string {
+	then := "may hold a majority"
+	if r.Action != ForceRelease {
+		then = "may keep the old deadline"
+	}
 	switch {
 	case r.Of > 0 && len(r.Unanswered) > 0:
-		return fmt.Sprintf("not %s: %d of %d servers did not answer and may hold a majority", r.Action.Past(), len(r.Unanswered), r.Of)
+		return fmt.Sprintf("not %s: %d of %d servers did not answer and %s", r.Action.Past(), len(r.Unanswered), r.Of, then)
 	case r.Outcome == Unanswered:
 		return "no answer: it may or may not be " + r.Action.Past()
 	default:
