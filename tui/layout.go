@@ -214,6 +214,8 @@ func (s *state) lost() string {
 	switch {
 	case k.silent:
 		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(cmp.Or(k.answered, k.asked))))
+	case k.refused:
+		return fmt.Sprintf("%s the server refuses to be read: %s, trying again", g.Cross, k.reason)
 	case k.answered.IsZero():
 		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
 	default:

@@ -145,6 +145,10 @@ func TestThePageOfLocks(t *testing.T) {
 				d.wait(time.Second)
 				check.True(d.t, len(s.leases) == 1, "%d leases are kept of a lock", len(s.leases))
 			}},
+		"a server that refuses is not lost": {sampleServer(), func(d *driver, v *fakeServer) {
+			v.err = fmt.Errorf("scan: %w", refusal("NOPERM no scan"))
+			d.wait(4 * time.Second).want("the server refuses to be read: scan: NOPERM no scan, trying again").wantNot("connection lost")
+		}},
 		"nodes of a lost connection are not up": {sampleServer(), func(d *driver, v *fakeServer) {
 			d.press("4").want("● up")
 			v.err = errors.New("connection refused")
@@ -549,3 +553,9 @@ func TestOwnershipsOfChangesAreThoseOfAllLocks(t *testing.T) {
 	}
 	check.True(t, kept >= 100, "only %d times they were taken over", kept)
 }
+
+// refusal is an error reply of a server.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (r refusal) RedisError()   {}

@@ -28,6 +28,7 @@ type refresher struct {
 	silent   bool          // a request is active for longer than checkTimeout
 	failed   bool          // the last request failed
 	reason   string        // that error in plain words
+	refused  bool          // that error is a reply of the server
 }
 
 // due reports whether it is time for the next request.
@@ -42,6 +43,10 @@ func (k *refresher) end(at time.Time, err error) {
 	k.failed = err != nil
 	if err != nil {
 		k.reason = shortError(err)
+		_, k.refused = errors.AsType[interface {
+			error
+			RedisError()
+		}](err)
 		k.next = at.Add(retryAfter)
 		return
 	}

@@ -92,7 +92,7 @@ func incidents() []staged {
 			f.tell(keyspace.ServerBack, "it was restarted")
 			f.notice[0].Change = keyspace.ServerRestarted
 			f.end(key, keyspace.Lost)
-		}, incident.Restart, []string{"A restart of the server lost", "it does not answer: connection refused", "it answers again: it was restarted"}, nil},
+		}, incident.Restart, []string{"A restart of the server lost", "it cannot be read: connection refused", "it answers again: it was restarted"}, nil},
 		{"a master that becomes a replica", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			f.tell(keyspace.ServerFlushed, "a database was emptied").end(key, keyspace.Lost).pass(time.Second)

@@ -260,7 +260,7 @@ func (w *writer) noticed(n keyspace.Notice) string {
 			return ""
 		}
 	case keyspace.ServerLost:
-		return "it does not answer: " + n.Text
+		return "it cannot be read: " + n.Text
 	case keyspace.ServerBack:
 		return strings.TrimSuffix("it answers again: "+n.Text, ": ")
 	}
