@@ -266,7 +266,7 @@ func (c *contentionRun) print() error {
 	case c.options.folded:
 		return render.Folded(c.out, report)
 	case c.options.json:
-		return render.JSON(c.out, render.ContentionOf(report, c.options.classes))
+		return render.JSON(c.out, render.ContentionOf(report, c.last.Complete, c.options.classes))
 	}
 	return render.Contention(c.out, report, c.databases, c.options.classes, render.TerminalWidth(c.out))
 }

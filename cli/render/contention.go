@@ -115,6 +115,7 @@ func Folded(w io.Writer, r contention.Report) error {
 // ContentionDocument is the output of `contention --json`.
 type ContentionDocument struct {
 	Watched    TimeSpan          `json:"watched"`
+	Complete   bool              `json:"complete"`
 	Monitored  *TimeSpan         `json:"monitored,omitempty"` // absent = MONITOR did not run
 	Classes    []ContentionClass `json:"classes"`             // those with the most waiting first
 	BlockedBy  []ContentionBlame `json:"blocked_by"`          // those with the most waiting first
@@ -174,11 +175,11 @@ type WaiterTime struct {
 	WaitedMS int64  `json:"waited_ms"`
 }
 
-// ContentionOf returns the document for at most n classes and n holders.
-func ContentionOf(r contention.Report, n int) ContentionDocument {
+// ContentionOf returns the document for at most n classes and n holders. complete says that all locks were seen.
+func ContentionOf(r contention.Report, complete bool, n int) ContentionDocument {
 	classes, blames := r.Classes[:min(n, len(r.Classes))], r.Blames[:min(n, len(r.Blames))]
 	d := ContentionDocument{
-		Watched: spanTimes(r.Watched),
+		Watched: spanTimes(r.Watched), Complete: complete,
 		Classes: []ContentionClass{}, BlockedBy: []ContentionBlame{}, MoreClass: len(r.Classes) - len(classes), MoreBlamed: len(r.Blames) - len(blames),
 	}
 	if r.Monitored.Duration() > 0 {
