@@ -125,7 +125,7 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	dead := c.Nodes()[1]
 	c.KillForTest(t, dead)
 	w.out.sees(t, "finding server, critical: "+dead.Addr()+" cannot be read")
-	w.errors.sees(t, dead.Addr()+" does not answer")
+	w.errors.sees(t, dead.Addr()+" cannot be read")
 	term.want(dead.Addr()+" cannot be read", "5 locks")
 	term.press("4").want("down", dead.Addr())
 	term.quit()
@@ -137,10 +137,12 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 }
 
 // A replica that has lost its master shows old data.
-func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
+func TestAReplicaThatHasLostItsMasterIsNotComplete(t *testing.T) {
 	t.Parallel()
 	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
 	replica := r.Replicas()[0].Addr()
+	send(t, r.Master().Addr(), "SET", "lock:a", token, "PX", 600_000)
+	send(t, r.Master().Addr(), "WAIT", 1, 5000)
 	got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
 	check.True(t, got.code == exitFine, "exit code %d, %s", got.code, got.out)
 	check.NoError(t, r.Master().Kill())
@@ -148,6 +150,13 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 		got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
 		return got.code == exitFindings && strings.Contains(got.out, "master-link-down") && strings.Contains(got.out, r.Master().Addr())
 	})
+	lost := replica + " is a replica that has lost its master " + r.Master().Addr()
+	for _, command := range []string{"list", "list --fail-if-stuck", "inspect lock:a", "inspect nothing"} {
+		got := locktop(t, append(strings.Fields(command), "--json", "-u", "redis://"+replica)...)
+		check.True(t, got.code == exitFailure && strings.Count(got.errors, lost) == 1, "%s ends with %d, %s", command, got.code, got.errors)
+		check.True(t, got.out == "" == (command == "inspect nothing") && (got.out == "" || strings.Contains(got.out, `"complete":false`) && strings.Contains(got.out, `"problems":["`+lost)),
+			"%s prints %s", command, got.out)
+	}
 }
 
 // A master that hangs neither answers nor refuses connections.

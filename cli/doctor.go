@@ -44,7 +44,8 @@ func (p *program) doctorCommand() *cobra.Command {
 		Short: "Diagnose problems and blind spots",
 		Long: `Observes the server for a while and reports findings about single locks, risks for
 all locks, missing permissions of this user, and blind spots with their reasons.
-The exit code is 3 if there is a finding. A server that does not answer is one.`,
+The exit code is 3 if there is a finding. A server that does not answer is one, and so
+are keys that this user may not read although they may be locks.`,
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args: noArguments,
@@ -91,7 +92,7 @@ func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (ke
 			if time.Since(began) >= atLeast {
 				return snap, err
 			}
-		case scanned(snap):
+		case snap.Scanned():
 			first = cmp.Or(first, snap.At)
 			if snap.At.Sub(first).Abs() >= atLeast { // a clock may be set back
 				return snap, nil
@@ -103,12 +104,6 @@ func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (ke
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// scanned reports whether a scan of every server that answers is complete.
-func scanned(snap keyspace.Snapshot) bool {
-	return snap.Complete || len(snap.Nodes) > 0 &&
-		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Scanned })
 }
 
 // diagnosis is the result of doctor.
@@ -160,7 +155,11 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, line := range requestLines(d.snap.Nodes) {
 		fmt.Fprintf(&out, "  requests for held locks: %s\n", widget.Plain(line))
 	}
-	writeHeading(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
+	nothing := "nothing is wrong with them"
+	if !d.snap.Complete {
+		nothing = "nothing is wrong with those that were read; others may be missing"
+	}
+	writeHeading(&out, "Locks", len(d.findings) == 0, nothing)
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
 	}

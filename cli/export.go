@@ -271,7 +271,7 @@ func (e *export) report(t *exportTarget, err error) {
 		e.metrics.Fail(t.index, downReason(err))
 		if t.lost.IsZero() {
 			t.lost = cmp.Or(t.answered, time.Now())
-			e.note("%s does not answer: %v; trying again until it does", t.name, err)
+			e.note("%s cannot be read: %v; trying again until it can", t.name, err)
 		}
 	case !t.lost.IsZero():
 		e.note("%s answers after %s", t.name, humanize.Duration(time.Since(t.lost)))
@@ -366,7 +366,7 @@ func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
 	used := t.meter.Usage()
 	e.metrics.Observe(t.index, metrics.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
 	if t.recording != nil {
-		if snap.Complete {
+		if snap.Scanned() && unreachable(snap.Nodes) == "" {
 			t.recording.Past().Forget()
 		}
 		t.recording.Add(snap) // a full state takes long, but there are few

@@ -149,8 +149,8 @@ func TestExportWaitsForATarget(t *testing.T) {
 	check.NoError(t, child.Restart(t.Context()))
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 1`)
 	e.says("answers after")
-	n := strings.Count(e.errs.String(), "does not answer")
-	check.True(t, n == 1, "%d lines say that it does not answer", n)
+	n := strings.Count(e.errs.String(), "cannot be read")
+	check.True(t, n == 1, "%d lines say that it cannot be read", n)
 }
 
 func TestExportReadsItsWebConfigurationAgain(t *testing.T) {

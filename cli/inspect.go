@@ -446,7 +446,9 @@ func moreNote(all, shown int64, noun string) string {
 
 // jsonInspection is the output of `inspect --json`.
 type jsonInspection struct {
-	At string `json:"at"`
+	At       string   `json:"at"`
+	Complete bool     `json:"complete"`
+	Problems []string `json:"problems,omitempty"` // why it is not complete, and what is missing
 	render.Lock
 	Why     []string      `json:"why"`
 	Votes   []render.Vote `json:"votes,omitempty"`
@@ -479,6 +481,7 @@ type jsonMember struct {
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
 	lock := render.LockOf(l, g.At, g.Findings[l.ID()])
 	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: render.Each(l.Evidence, render.Text), Votes: lock.Votes, Raw: render.Each(g.raw, rawOf)}
+	j.Complete, j.Problems = g.Complete, render.Each(g.Problems, render.Text)
 	r := remedyFor(c, l)
 	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.reason
 	j.Wake = wakeCommand(c, l, g.At)

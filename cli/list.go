@@ -48,7 +48,8 @@ a while, and knows that they have been held for at least that time.
 
 If a server does not answer or its connection breaks, locktop prints the locks of
 the other servers and names the missing server on stderr. "complete" in the JSON is
-then false, and the exit code is 1.`,
+then false, and the exit code is 1: so it is if this user may not read keys that may be
+locks, and on a replica that has lost its master.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
   locktop list --stuck --for 15s --overdue 10s    # also locks that are held for 10 s
@@ -84,11 +85,14 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 	if err := p.print(found, o); err != nil {
 		return fmt.Errorf("print the list: %w", err)
 	}
+	if n := found.WithFindings(); n > 0 && o.failIfStuck {
+		if !snap.Complete {
+			p.notes.warning("%s", incomplete(snap))
+		}
+		return &exitError{code: exitFindings, err: fmt.Errorf("%s with findings", humanize.Plural(n, "lock"))}
+	}
 	if !snap.Complete {
 		return incomplete(snap)
-	}
-	if n := found.WithFindings(); n > 0 && o.failIfStuck {
-		return &exitError{code: exitFindings, err: fmt.Errorf("%s with findings", humanize.Plural(n, "lock"))}
 	}
 	return nil
 }

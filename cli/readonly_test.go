@@ -5,10 +5,12 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -245,30 +247,152 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
 	checkNothingRefused(t, addr)
 	for _, c := range []struct{ without, said string }{
-		{"-time", "this user may not run TIME"},
-		{"-info", "this user may not run INFO"},
-		{"-dbsize", "this user may not run DBSIZE"},
-		{"-hrandfield", ""},
-		{"-pubsub", "this user may not run PUBSUB"},
-		{"-hscan", "this user may not run HSCAN"},
 		{"-time -info -dbsize", "this user may not run DBSIZE, INFO, TIME"},
-		{"resetkeys %R~lock:*", "this user may not read 5 of the keys"},
+		{"-hrandfield -memory -pexpiretime", ""},
 	} {
-		if c.without == "-hrandfield" && !knows(t, addr, "hrandfield") {
+		if strings.Contains(c.without, "-hrandfield") && !knows(t, addr, "pexpiretime") {
 			continue
 		}
-		var rules []string
-		for _, word := range line[3:] {
-			rules = append(rules, word.(string))
-		}
-		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
+		aUser(t, addr, "locktop", append(rulesOf(line), strings.Fields(c.without)...)...)
 		doc, said := listedOn(t, as...)
 		lockNamed(t, doc, "lock:a")
+		lockNamed(t, doc, "orders")
 		check.True(t, strings.Count(said, "\n") <= 1 && strings.Contains(said, c.said) && (c.said != "" || said == ""),
 			"%s: it says %q, want %q", c.without, said, c.said)
-		if hidden := strings.Contains(c.without, "hscan") || strings.Contains(c.without, "resetkeys"); !hidden {
-			lockNamed(t, doc, "orders")
+	}
+}
+
+// rulesOf returns the rules of an ACL line.
+func rulesOf(line []any) (rules []string) {
+	for _, word := range line[3:] {
+		rules = append(rules, word.(string))
+	}
+	return rules
+}
+
+// permissionRow is a row of the table of permissions in docs/operators.md.
+var permissionRow = regexp.MustCompile("(?m)^\\| ((?:`\\+[^`]+` )+)\\| [^\n]* \\| \\*([^*]+)\\*[^|\n]*\\|$")
+
+// permissions returns what happens without each permission, in the words of docs/operators.md.
+func permissions(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, row := range permissionRow.FindAllStringSubmatch(readText(t, "../docs/operators.md"), -1) {
+		for _, name := range strings.Fields(strings.NewReplacer("`", "", `\|`, "|").Replace(row[1])) {
+			all[name] = row[2]
 		}
+	}
+	return all
+}
+
+// The table of permissions has each word of the ACL lines, and says what happens without it. No permission is missing
+// without a word: either all locks are listed, or the exit code is 1 and one line names the permission.
+func TestTheTableOfPermissionsSaysWhatHappensWithoutEach(t *testing.T) {
+	t.Parallel()
+	table := permissions(t)
+	for _, line := range aclLines(t) {
+		for _, rule := range rulesOf(line) {
+			optional := slices.Contains([]string{"+client|list", "+monitor"}, rule)
+			check.True(t, !strings.HasPrefix(rule, "+") || optional || table[rule] != "", "the table has no %s: %v", rule, table)
+		}
+	}
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	line := advised(t, addr)
+	seen := func(user string) outcome {
+		return locktop(t, "list", "--json", "--budget", "full", "--lock", "some:*", "-u", "redis://"+user+":c4nary@"+addr)
+	}
+	all := decoded[render.Document](t, seen("locktop").out)
+	check.Require(t, len(all.Locks) == 5 && all.Complete, "all permissions show %d locks", len(all.Locks))
+	for i, rule := range rulesOf(line) {
+		without := table[rule]
+		if without == "" || strings.Contains(without, "cluster") || strings.Contains(without, "6.0") && knows(t, addr, "pexpiretime") {
+			continue
+		}
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			user := fmt.Sprintf("locktop%d", i)
+			aUser(t, addr, user, slices.DeleteFunc(rulesOf(line), func(r string) bool { return r == rule })...)
+			got := seen(user)
+			name, _, _ := strings.Cut(strings.ToUpper(rule[1:]), "|")
+			if without == "error" {
+				check.True(t, got.code == exitFailure && got.out == "" && strings.Contains(got.errors, strings.ToLower(name)), "it ends with %d, %s", got.code, got.errors)
+				return
+			}
+			doc := decoded[render.Document](t, got.out)
+			incomplete := strings.HasPrefix(without, "incomplete")
+			check.True(t, incomplete == (got.code == exitFailure) && incomplete == !doc.Complete && incomplete == (len(doc.Locks) < 5),
+				"it ends with %d, complete %v, %d locks", got.code, doc.Complete, len(doc.Locks))
+			named := strings.Count(got.errors, "\n") == 1 && strings.Contains(got.errors, "this user may not run "+name)
+			check.True(t, named == (incomplete || without == "a warning") && (named || got.errors == ""), "it says %q", got.errors)
+			if without == "in doctor" {
+				testtier.Long(t, "doctor looks for more than 1 s")
+				differs := func(o outcome) bool {
+					return strings.Contains(o.out, "may not") || strings.Contains(o.out, "not permitted") || strings.Contains(o.out, "no permission")
+				}
+				o := locktopFor(t, differs, "doctor", "--json", "-u", "redis://"+user+":c4nary@"+addr)
+				check.True(t, differs(o), "doctor says nothing: %s", o.out)
+			}
+		})
+	}
+}
+
+// A user that may not read keys of one type, or with some names, sees the others. Each output that rests on such keys says so.
+func TestWhatThisUserMayNotReadIsNotCalledNone(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token)
+	aUser(t, addr, "few", "on", ">c4nary", "~*", "&*", "+@all", "-getrange", "-strlen")
+	aUser(t, addr, "other", "on", ">c4nary", "~other:*", "&*", "+@all")
+	for user, want := range map[string]string{
+		"few":   "may be missing: 1 key of type string cannot be read, because this user may not run GETRANGE",
+		"other": "may be missing: 1 key may not be read by this user",
+	} {
+		for _, args := range [][]string{
+			{"list"}, {"list", "--plain"}, {"list", "--csv"}, {"list", "--stuck", "--fail-if-stuck"}, {"inspect", "lock:a"}, {"who", "lock:a"},
+			{"watch"}, {"contention", "--for", "100ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "1500ms"},
+		} {
+			expected := want
+			if user == "other" && slices.Contains(args, "lock:a") {
+				expected = "NOPERM"
+			}
+			t.Run(user+" "+strings.Join(args[:1], " "), func(t *testing.T) {
+				t.Parallel()
+				run, said := locktop, func(got outcome) bool { return got.code == exitFailure && strings.Contains(got.errors, expected) }
+				if args[0] == "watch" {
+					run = func(t *testing.T, args ...string) outcome { return locktopFor(t, said, args...) }
+				}
+				got := run(t, append(args, "-u", "redis://"+user+":c4nary@"+addr)...)
+				check.True(t, said(got), "%q ends with %d, %s", args, got.code, got.errors)
+			})
+		}
+	}
+	o := locktop(t, "doctor", "--for", "100ms", "-u", "redis://few:c4nary@"+addr)
+	check.True(t, o.code == exitFindings && strings.Contains(o.out, "warning: locks-unread") && !strings.Contains(o.out, "nothing is wrong with them"),
+		"doctor ends with %d, %s", o.code, o.out)
+	o = locktop(t, "inspect", "other:free", "-u", "redis://other:c4nary@"+addr)
+	check.True(t, o.code == exitFailure && strings.Contains(o.errors, "may not be read by this user"), "the queue of a free lock may be hidden: inspect ends with %d, %s", o.code, o.errors)
+	term := openTerminal(t, 80, 24, "-u", "redis://few:c4nary@"+addr)
+	term.want("1 finding", "not all is seen (4)", "no locks are seen; there may be some")
+	term.quit()
+}
+
+// A lock that is stuck is reported also if other locks could not be read.
+func TestAStuckLockIsReportedBesideUnreadKeys(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token)
+	send(t, addr, "HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 3)
+	aUser(t, addr, "some", "on", ">c4nary", "~*", "&*", "+@all", "-hscan", "-hgetall")
+	got := locktop(t, "list", "--fail-if-stuck", "-u", "redis://some:c4nary@"+addr)
+	check.True(t, got.code == exitFindings && strings.Contains(got.errors, "may not run HSCAN") && strings.Contains(got.errors, "1 lock with findings"),
+		"with a stuck lock it ends with %d, %s", got.code, got.errors)
+	send(t, addr, "RPUSH", "redisson_lock_queue:{orders}", "a")
+	aUser(t, addr, "some", "+hscan", "-lrange")
+	for _, args := range [][]string{{"list"}, {"inspect", "orders"}, {"who", "orders", "--for", "100ms"}} {
+		got := locktop(t, append(args, "-u", "redis://some:c4nary@"+addr)...)
+		check.True(t, got.code == exitFailure && strings.Contains(got.errors, "1 key of type list cannot be read, because this user may not run LRANGE"),
+			"with a hidden queue %q ends with %d, %s%s", args, got.code, got.out, got.errors)
 	}
 }
 
@@ -319,7 +443,7 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 
 // The recommended user sees the locks of all formats as a user with all permissions does, with every command that
 // reads, and no command is refused. If its key patterns are limited, it sees only the locks that match, and the number
-// of the others.
+// of the keys that it may not read.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	testtier.Long(t, "it writes the locks of all formats")
 	addr := server.ForTest(t).Addr()
@@ -352,14 +476,15 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	}
 	checkNothingRefused(t, addr)
 
-	var rights []string
-	for _, word := range line[3:] {
-		rights = append(rights, word.(string))
+	aUser(t, addr, "locktop", append(rulesOf(line), "resetkeys", "%R~lock:*")...)
+	doc, said := listedWith(t, exitFailure, "--all", "--user", "locktop", "-u", "redis://"+addr)
+	check.True(t, !doc.Complete && strings.Contains(said, "keys may not be read by this user"), "complete %v; it says %s", doc.Complete, said)
+	few := make(map[string]bool)
+	for _, l := range doc.Locks {
+		few[l.Key] = true
 	}
-	aUser(t, addr, "locktop", append(rights, "resetkeys", "%R~lock:*")...)
-	few := listed(t, addr, "--all", "--user", "locktop")
 	for key := range want {
-		check.True(t, strings.HasPrefix(key, "lock:") == (few[key] != nil), "limited to lock:*, this user sees %q: %v", key, few[key] != nil)
+		check.True(t, strings.HasPrefix(key, "lock:") == few[key], "limited to lock:*, this user sees %q: %v", key, few[key])
 	}
 	check.True(t, len(few) >= 10, "limited to lock:*, this user sees %d locks: the test proves little", len(few))
 }

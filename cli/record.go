@@ -12,6 +12,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/internal/humanize"
+	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
@@ -71,6 +72,10 @@ func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o
 		return err
 	}
 	p.notes.note("%s in %s", humanize.Plural(rec.snapshots, "snapshot"), name)
+	if ctx.Err() == nil && rec.last.Scanned() && !rec.last.Complete {
+		return incomplete(rec.last)
+	}
+	p.notes.problems(rec.last)
 	return ctx.Err()
 }
 
@@ -81,6 +86,7 @@ type recorder struct {
 	every     time.Duration
 	notes     messages
 	snapshots int
+	last      keyspace.Snapshot
 	lost      bool
 }
 
@@ -99,7 +105,7 @@ func (r *recorder) run(ctx context.Context) error {
 			}
 			r.lost = true
 		default:
-			r.lost = false
+			r.lost, r.last = false, snap
 			r.snapshots++
 			if err := r.writer.Add(snap); err != nil {
 				return err

@@ -271,16 +271,19 @@ func (w *watcher) reportFindings() error {
 func (w *watcher) missing() error {
 	known := w.source.Known()
 	text, unread := unreachable(known.Nodes), ""
-	if read := known.Cost; !w.scanned && !known.Complete && read.Scanned < read.Keys {
+	if read := known.Cost; !w.scanned && !known.Scanned() && read.Scanned < read.Keys {
 		unread = fmt.Sprintf("%s of %s had been read by then", humanize.Count(read.Scanned), humanize.Plural(read.Keys, "key"))
 	}
 	if !w.lostAt.IsZero() {
-		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lostAt)))
+		text = fmt.Sprintf("%s could not be read for %s", w.title, humanize.Duration(time.Since(w.lostAt)))
 		if unread != "" {
 			text += ", and " + unread
 		}
 	}
 	if text == "" {
+		if known.Scanned() && !known.Complete {
+			return incomplete(known)
+		}
 		if unread != "" {
 			w.notes.warning("the first scan goes on: %s", unread)
 		}
@@ -296,9 +299,10 @@ func (w *watcher) warn() {
 	}
 	w.lastWarn = time.Now()
 	known := w.source.Known()
-	w.scanned = w.scanned || known.Complete
-	w.warned = known.Complete && len(known.Problems) > 0
-	w.notes.problems(known)
+	w.scanned = w.scanned || known.Scanned()
+	if w.warned = known.Scanned() && unreachable(known.Nodes) == "" && len(known.Problems) > 0; w.warned {
+		w.notes.warning("%s", strings.Join(known.Problems, "; "))
+	}
 }
 
 // note prints a notice about a server in one line.
@@ -306,7 +310,7 @@ func (w *watcher) note(n keyspace.Notice) {
 	switch n.Kind {
 	case keyspace.ServerLost:
 		w.lostAt = cmp.Or(n.Since, n.At)
-		w.notes.note("lost %s: %s; trying again until it is back", w.title, n.Text)
+		w.notes.note("%s cannot be read: %s; trying again until it can", w.title, n.Text)
 	case keyspace.ServerBack:
 		also := ""
 		if n.Text != "" {
@@ -407,7 +411,7 @@ func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice 
 		n.down[node.Addr] = !node.Up
 		text := node.Addr + " answers again"
 		if !node.Up {
-			text = node.Addr + " does not answer: " + node.Error
+			text = node.Addr + " cannot be read: " + node.Error
 		}
 		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Text: text})
 	}

@@ -165,7 +165,7 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
 	check.NoError(t, c.Kill())
-	w.errors.sees(t, `^locktop: lost redis://`+regexp.QuoteMeta(c.Addr())+`/0: .*; trying again until it is back$`)
+	w.errors.sees(t, `^locktop: redis://`+regexp.QuoteMeta(c.Addr())+`/0 cannot be read: .*; trying again until it can$`)
 	check.NoError(t, c.Restart(t.Context()))
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
@@ -275,11 +275,11 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 			title:     "redis://redis.test",
 		}
 		check.NoError(t, w.run(ctx))
-		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
+		want := "locktop: redis://redis.test cannot be read: refused; trying again until it can\n" +
 			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +
 			"locktop: redis://redis.test: 10.0.0.2:6379: the server is a replica now\n" +
-			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
+			"locktop: redis://redis.test cannot be read: refused; trying again until it can\n" +
 			"locktop: back on redis://redis.test after 500 ms: it was restarted\n"
 		check.True(t, said.String() == want, "got\n%swant\n%s", said, want)
 	})
@@ -296,7 +296,7 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	w.out.sees(t, `appeared lock:a`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "off")
 	send(t, c.Addr(), "CLIENT", "KILL", "USER", "ann")
-	w.errors.sees(t, `^locktop: lost .*WRONGPASS.*; trying again until it is back$`)
+	w.errors.sees(t, `^locktop: .* cannot be read: .*WRONGPASS.*; trying again until it can$`)
 	aUser(t, c.Addr(), "ann", "on")
 	w.errors.sees(t, `^locktop: back on .* after `)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "resetkeys", "~nothing")
@@ -341,6 +341,25 @@ func TestAWatchThatEndsBeforeItsFirstScanSaysSo(t *testing.T) {
 		check.NoError(t, w.missing())
 		check.Contains(t, said.String(), want)
 		check.Equal(t, said.Len() > 0, !complete, "it warns")
+	}
+}
+
+// A watch that ends while the server cannot be read does not say that it does not answer: it may refuse. A watch that
+// may not read all keys ends like a list.
+func TestTheEndOfAWatchSaysWhatWasNotRead(t *testing.T) {
+	for _, c := range []struct {
+		known keyspace.Snapshot
+		lost  time.Time
+		want  string
+	}{
+		{keyspace.Snapshot{}, time.Now().Add(-time.Minute), "incomplete: redis.test could not be read for 1 m"},
+		{keyspace.Snapshot{Problems: []string{"few rights"}, Nodes: []keyspace.Node{{Up: true, Scanned: true}}}, time.Time{}, "incomplete: few rights"},
+		{keyspace.Snapshot{Problems: []string{"few rights"}, Nodes: []keyspace.Node{{Up: true}}}, time.Time{}, ""},
+		{keyspace.Snapshot{Complete: true, Problems: []string{"no INFO"}, Nodes: []keyspace.Node{{Up: true, Scanned: true}}}, time.Time{}, ""},
+	} {
+		w := &watcher{source: &aging{known: c.known}, title: "redis.test", lostAt: c.lost}
+		err := w.missing()
+		check.True(t, err == nil && c.want == "" || err != nil && strings.HasPrefix(err.Error(), c.want), "%+v: it ends with %v, want %q", c.known, err, c.want)
 	}
 }
 

@@ -105,6 +105,9 @@ func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string)
 	if err != nil {
 		return err
 	}
+	if !g.Complete {
+		p.notes.warning("%s", incomplete(g.Snapshot))
+	}
 	id := identity{at: g.At, lock: l}
 	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
 		return err

@@ -180,6 +180,7 @@ func TestServerFindings(t *testing.T) {
 		{"a replica has lost its master", one(keyspace.Server{Role: "slave", Master: "m:1", MasterDown: true}), "master-link-down", "lost its master m:1"},
 		{"the other nodes of a cluster are not looked at", one(keyspace.Server{PartialCluster: true}), "part-of-cluster", "only the locks in its own slots"},
 		{"one of two servers does not answer", keyspace.Snapshot{Nodes: []keyspace.Node{{Up: true}, {Server: keyspace.Server{Addr: "b:1"}, Error: "refused"}}}, "node-missing", "b:1"},
+		{"some keys may not be read", keyspace.Snapshot{Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "c:1"}, Up: true, Unread: "2 keys of it"}}}, "locks-unread", "on c:1 may be missing: 2 keys of it."},
 		{"it is a replica itself", one(keyspace.Server{Role: "slave", Replicas: 2}), "", ""},
 		{"two clocks differ", clocks(0, 600*time.Millisecond), "clock-skew", "The clock of 600ms is 600 ms ahead of that of 0s"},
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},

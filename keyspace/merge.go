@@ -153,6 +153,7 @@ func (s *Snapshot) addNode(n Node) {
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	known.AskBlind = cmp.Or(known.AskBlind, n.AskBlind)
+	known.Unread = cmp.Or(known.Unread, n.Unread)
 	if !n.Up {
 		known.Up, known.Error = false, n.Error
 	}

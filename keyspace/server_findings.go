@@ -43,6 +43,8 @@ func nodeRules() []rule[Node] {
 	return []rule[Node]{
 		{"node-missing", Critical, nodeMissing,
 			"Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete."},
+		{"locks-unread", Warning, locksUnread,
+			"Grant the permission: docs/operators.md says what each one is for. Or read only the keys that this user may read (--match)."},
 	}
 }
 
@@ -78,6 +80,25 @@ func nodeMissing(n Node, _ time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("%s cannot be read: its locks and their holders are unknown (%s).", n.Addr, n.Error)
+}
+
+// locksUnread finds servers that refuse to show keys to this user.
+func locksUnread(n Node, _ time.Time) string {
+	if n.Unread == "" {
+		return ""
+	}
+	return fmt.Sprintf("Locks and waiters on %s may be missing: %s.", n.Addr, n.Unread)
+}
+
+// Doubts lists why locks of the server may be missing from a snapshot, or may not be as it shows them, one clause
+// each. A snapshot with doubts is not complete.
+func (n Node) Doubts() (all []string) {
+	for _, text := range []string{masterLost(n.Server, time.Time{}), locksUnread(n, time.Time{})} {
+		if text != "" {
+			all = append(all, strings.TrimSuffix(text, "."))
+		}
+	}
+	return all
 }
 
 // partlySeen finds cluster nodes whose other nodes are not scanned.

@@ -12,7 +12,7 @@ import (
 type Snapshot struct {
 	At       time.Time `json:"at,omitzero"`       // on the server's clock
 	Locks    []*Lock   `json:"locks,omitzero"`    // ordered by node, database, key; never changed
-	Complete bool      `json:"complete,omitzero"` // false until the first pass over the keyspace has ended
+	Complete bool      `json:"complete,omitzero"` // all keys were scanned, and no server has doubts; see [Node.Doubts]
 	Cost     Cost      `json:"cost,omitzero"`     // what this snapshot cost the server
 	Server   Server    `json:"server,omitzero"`
 	Nodes    []Node    `json:"nodes,omitzero"`    // the servers, in the order of their addresses
@@ -48,6 +48,11 @@ func (s *Snapshot) AnsweredAt() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// Scanned reports whether a scan of every server that answers has ended. The snapshot may still be incomplete.
+func (s Snapshot) Scanned() bool {
+	return s.Complete || len(s.Nodes) > 0 && !slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Up && !n.Scanned })
 }
 
 // SlotCount is the number of slots of a cluster.
@@ -141,6 +146,7 @@ type Node struct {
 	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
 	Locks   int           `json:"locks,omitzero"`   // locks found on it
 	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
+	Unread  string        `json:"unread,omitzero"`  // which keys could not be read although they may be locks, and why; "" = all were read
 
 	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 

@@ -215,8 +215,10 @@ func (p *locksPage) emptyText(s *state) []string {
 		return []string{"", "summing up " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
 		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}
-	case !s.current().snap.Complete:
+	case !s.current().snap.Scanned():
 		return []string{"", "no locks so far; still looking"}
+	case !s.current().snap.Complete:
+		return []string{"", "no locks are seen; there may be some: page 4 says why"}
 	default:
 		keys := humanize.Plural(s.current().snap.Cost.Keys, "key")
 		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}

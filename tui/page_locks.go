@@ -460,7 +460,7 @@ func (s *state) findings(model *viewModel) []segment {
 
 // scanned returns the progress of the scan.
 func scanned(snap keyspace.Snapshot) string {
-	if snap.Complete || snap.Cost.Keys <= 0 {
+	if snap.Scanned() || snap.Cost.Keys <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("scan %d%%", min(99, 100*snap.Cost.Scanned/snap.Cost.Keys))

@@ -114,6 +114,9 @@ func Table(w io.Writer, p View, width int) error {
 // total returns the line below the table.
 func total(p View) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
+	if !p.Complete {
+		s += ", incomplete"
+	}
 	if n := p.WithFindings(); n > 0 {
 		s += fmt.Sprintf(", %s with findings", humanize.Count(n))
 	}

@@ -172,7 +172,7 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	o.Cluster = NewCluster(func(addr string) (Client, error) { return clients[addr], nil })
 	s, err := NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
-	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys that are moving") &&
+	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys could not be read while moving") &&
 		strings.Contains(said, "may not run ASKING"), "complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	s, err = NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
 	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete,

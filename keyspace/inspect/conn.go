@@ -224,6 +224,13 @@ func (d *deniedCommands) record(command string, why error) {
 	}
 }
 
+// count returns the number of denied commands.
+func (d *deniedCommands) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.commands)
+}
+
 // has reports whether a command was denied.
 func (d *deniedCommands) has(command string) bool {
 	d.mu.Lock()
@@ -232,8 +239,9 @@ func (d *deniedCommands) has(command string) bool {
 }
 
 // optionalCommands have a substitute: without them more data is read, or deadlines are
-// less exact, but no lock is missed.
-var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember"}
+// less exact, but no lock is missed. Or they read a key: then the unread keys tell what is missed.
+var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember",
+	"get", "getrange", "hgetall", "hlen", "hscan", "llen", "lrange", "pttl", "scard", "sscan", "strlen", "xlen", "xrange", "zcard", "zrange"}
 
 // lenientCommands may fail in any way: each has its own result.
 var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject}
@@ -242,21 +250,28 @@ var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject}
 // sizes are not checked.
 const cmdMemory = "memory"
 
-// missing lists the denied commands without a substitute: those that the user may not
+// problems names the denied commands without a substitute: those that the user may not
 // send and those that the server does not have.
-func (d *deniedCommands) missing() (forbidden, unknown []string) {
+func (d *deniedCommands) problems() (all []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.commands {
-		switch {
-		case slices.Contains(optionalCommands[:], c):
-		case d.unknown[c]:
-			unknown = append(unknown, strings.ToUpper(c))
-		default:
-			forbidden = append(forbidden, strings.ToUpper(c))
+	for _, unknown := range []bool{false, true} {
+		names := slices.DeleteFunc(slices.Clone(d.commands), func(c string) bool {
+			return slices.Contains(optionalCommands[:], c) || d.unknown[c] != unknown
+		})
+		if len(names) > 0 {
+			all = append(all, deniedBecause(unknown, strings.Join(names, ", ")))
 		}
 	}
-	return forbidden, unknown
+	return all
+}
+
+// deniedBecause says in one clause that commands are denied.
+func deniedBecause(unknown bool, names string) string {
+	if unknown {
+		return "the server does not have " + strings.ToUpper(names)
+	}
+	return "this user may not run " + strings.ToUpper(names)
 }
 
 // isWrongType reports whether a key has another type.

@@ -52,6 +52,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.candidates.endPass()
 		w.scan.passTime = time.Since(w.scan.passStart)
 	}
+	if p.done() || !w.scan.complete {
+		w.scan.unread = p.filter.unread
+	}
 	if p.complete() {
 		w.scan.scannedAt, w.scan.scanTime = time.Now(), w.scan.passTime
 	}
@@ -62,10 +65,16 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 }
 
 // unknown returns the detections that are not known yet. Known locks are read when
-// their changes are reported.
+// their changes are reported, or all of their companions may be read at last.
 func (w *Watcher) unknown(all []detection) []detection {
 	return slices.DeleteFunc(all, func(l detection) bool {
-		_, known := w.locks.known[l.lock.Key]
+		k, known := w.locks.known[l.lock.Key]
+		if known {
+			k.touched = w.scan.pass.now.UnixMilli()
+		}
+		if known && k.partial && !l.partial {
+			w.locks.readAgain(l.lock.Key, time.Unix(0, 0))
+		}
 		return known
 	})
 }
@@ -79,6 +88,7 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 			continue
 		}
 		d := w.newDiffer()
+		d.Watched = d.Watched && w.scan.unread.String() == "" // it may have existed, and have become readable
 		w.updateLock(was, l, known, &d)
 	}
 }

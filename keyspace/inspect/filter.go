@@ -23,22 +23,21 @@ type prefilter struct {
 	index   *formatIndex
 	atLeast keyspace.Confidence
 	// keys with a confirmed candidate
-	confirmed  confirmedKeys
-	known      lockSet // keys that a Watcher follows; they are not probed
-	guesses    typeGuesses
-	noProbe    map[string]bool     // types of which the server does not return a first piece
-	unreadable int                 // number of keys that this user may not read
-	unlocated  int                 // number of keys that no cluster node returned
-	threshold  keyspace.Confidence // confidence that needs no second sign
-	weakHits   int                 // number of passed keys below the threshold
-	alike      *alike              // counts of possible locks; nil = they are not counted
+	confirmed confirmedKeys
+	known     lockSet // keys that a Watcher follows; they are not probed, unless something of them could not be read
+	guesses   typeGuesses
+	noProbe   map[string]bool // types of which the server does not return a first piece
+	unread    unread
+	threshold keyspace.Confidence // confidence that needs no second sign
+	weakHits  int                 // number of passed keys below the threshold
+	alike     *alike              // counts of possible locks; nil = they are not counted
 }
 
 // newPrefilter returns a prefilter for the formats of an index. A first piece of a
 // stream would tell no more than its name.
 func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 	return prefilter{
-		index: x, atLeast: atLeast, threshold: atLeast,
+		index: x, atLeast: atLeast, threshold: atLeast, unread: make(unread),
 		guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true},
 	}
 }
@@ -47,7 +46,7 @@ func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 	all := make([]*filterWorker, n)
 	for i := range all {
-		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
+		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int), unread: make(unread)}
 	}
 	return all
 }
@@ -55,8 +54,7 @@ func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 // merge adds the results of the workers.
 func (f *prefilter) merge(all []*filterWorker) {
 	for _, w := range all {
-		f.unreadable += w.unreadable
-		f.unlocated += w.unlocated
+		f.unread.add(w.unread)
 		f.weakHits += w.weakHits
 		for typ := range w.newNoProbe {
 			f.noProbe[typ] = true
@@ -79,8 +77,7 @@ type filterWorker struct {
 	newGuesses typeGuesses     // since the last merge
 	newNoProbe map[string]bool // types whose first piece was denied since the last merge
 	passed     []keyRef        // keys worth reading
-	unreadable int             // number of keys that this user may not read
-	unlocated  int             // number of keys that no cluster node returned
+	unread     unread          // since the last merge
 	weakHits   int             // number of passed keys below the threshold
 	skipped    map[string]int  // keys of crowded classes since the last merge
 }
@@ -152,7 +149,7 @@ func (w *filterWorker) enqueue(names []string) {
 	}
 	w.pending = w.pending[:0]
 	for _, name := range names {
-		if _, known := w.filter.known[name]; known || w.filter.index.isCompanion(name) {
+		if k := w.filter.known[name]; k != nil && !k.partial || w.filter.index.isCompanion(name) {
 			continue
 		}
 		k := candidateKey{ref: keyRef{name: name}, shape: shapeOf(name)}
@@ -192,10 +189,10 @@ func (w *filterWorker) onType(p *probe) error {
 	case isCommandDenied(err):
 		return fmt.Errorf("probe keys: %w", err)
 	case isKeyDenied(err):
-		w.unreadable++
+		w.unread[hiddenKey]++
 		return nil
 	case isRedirect(err):
-		w.unlocated++
+		w.unread[movingKey]++
 		return nil
 	case err != nil, typ == "none":
 		return nil
@@ -241,9 +238,9 @@ func (w *filterWorker) onProbe(p *probe) {
 		w.newNoProbe[p.target.ref.typ] = true
 		w.retryType(p)
 	case isKeyDenied(err):
-		w.unreadable++
+		w.unread[hiddenKey]++
 	case isRedirect(err):
-		w.unlocated++
+		w.unread[movingKey]++
 	}
 }
 

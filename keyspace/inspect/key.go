@@ -26,7 +26,11 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	defer func() { s.opts.OwnReads.end(s.keyID(key), r.conn.now) }()
 	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
-	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
+	var replication *redis.StringCmd
+	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) {
+		kind, replication = p.Type(ctx, key), p.Info(ctx, "replication")
+	})
+	describeServer(&result.Server, replication.Val())
 	switch {
 	case err == nil && isRedirect(kind.Err()):
 		result.Type = "none"
@@ -42,21 +46,22 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	if err == nil && ref.typ == "none" && result.Problems == nil {
 		ref, err = r.standIn(ctx, key)
 	}
-	result.At, result.Type = r.conn.now, ref.typ
-	if err != nil || result.Type == "none" {
-		return result, err
+	result.Type = ref.typ
+	var found []detection
+	if err == nil && ref.typ != "none" {
+		if result.Entries, err = r.readEntries(ctx, ref); err == nil {
+			found, err = r.detect(ctx, []keyRef{ref})
+		}
 	}
-	if result.Entries, err = r.readEntries(ctx, ref); err != nil {
-		return result, err
-	}
-	found, err := r.detect(ctx, []keyRef{ref})
 	result.At, result.Locks, result.Cost = r.conn.now, locksOf(found), r.conn.takeCost()
-	result.Nodes = []keyspace.Node{{Server: result.Server, Up: true, Ping: r.conn.networkTime, Locks: len(found)}}
+	n := keyspace.Node{Server: result.Server, Up: true, Ping: r.conn.networkTime, Locks: len(found), Unread: r.unreadKeys().String()}
+	result.Nodes, result.Problems = []keyspace.Node{n}, slices.Concat(n.Doubts(), result.Problems, s.denied.problems())
+	result.Complete = result.Complete && len(n.Doubts()) == 0
 	return result, err
 }
 
 // standIn returns the key that stands in for a lock without a key of its own. Its type is
-// none if there is no such key, or if this user may not read it.
+// none if there is no such key, or if this user may not read it; then it is unread.
 func (r *reader) standIn(ctx context.Context, lock string) (keyRef, error) {
 	all := standIns(r.formats, lock)
 	types := make([]*redis.StatusCmd, len(all))
@@ -71,6 +76,9 @@ func (r *reader) standIn(ctx context.Context, lock string) (keyRef, error) {
 	for i, c := range all {
 		if types[i].Val() == c.Type {
 			return keyRef{name: c.Key, typ: c.Type}, nil
+		}
+		if isKeyDenied(types[i].Err()) {
+			r.unread[c.Key] = hiddenKey
 		}
 	}
 	return keyRef{name: lock, typ: "none"}, nil
@@ -110,7 +118,7 @@ func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, e
 var ErrUnreadable = errors.New("this user may not read the key")
 
 // ReadLock reads the lock under one key without a scan; nil if there is none. It
-// returns an ErrUnreadable if this user may send the commands, but not for this key.
+// returns an ErrUnreadable if this user may not read it.
 func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, error) {
 	r := s.reader()
 	s.opts.OwnReads.begin(s.keyID(key))
@@ -120,14 +128,14 @@ func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, err
 	if err == nil && typ == "none" {
 		ref, err = r.standIn(ctx, key)
 	}
-	if err != nil {
-		return nil, err
+	var found []detection
+	if err == nil && len(r.unread) == 0 {
+		found, err = r.detect(ctx, []keyRef{ref})
 	}
-	found, err := r.detect(ctx, []keyRef{ref})
 	switch {
 	case err != nil:
 		return nil, err
-	case slices.Contains(r.unreadable, key):
+	case len(found) == 0 && len(r.unread) > 0:
 		return nil, ErrUnreadable
 	case len(found) == 0:
 		return nil, nil

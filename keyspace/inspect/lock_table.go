@@ -90,8 +90,8 @@ type lockTable struct {
 	changed      map[string]*keyspace.Lock // keys whose lock is not as in sorted, with that in sorted; nil = none
 	companions   map[string]string         // companion → its lock
 	deadlines    deadlineQueue
-	denied       map[string]bool // known locks that may not be read any more
-	deniedBefore int             // number of denied keys after the last cycle
+	denied       map[string]string // known locks that could not be read any more, with the reason
+	deniedBefore int               // number of denied keys after the last cycle
 	ignored      map[string]time.Time
 	replaced     map[string]*replication // known locks that were not read since another server took the place of theirs, with that one
 }
@@ -99,7 +99,7 @@ type lockTable struct {
 func newLockTable() lockTable {
 	return lockTable{
 		known: make(lockSet), changed: make(map[string]*keyspace.Lock), companions: make(map[string]string),
-		denied: make(map[string]bool), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
+		denied: make(map[string]string), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
 	}
 }
 
@@ -195,6 +195,7 @@ func (t *lockTable) remove(key string) {
 	t.mark(key)
 	delete(t.known, key)
 	delete(t.replaced, key)
+	delete(t.denied, key)
 	t.mapCompanions(was, detection{})
 }
 

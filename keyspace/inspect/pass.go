@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -132,15 +133,18 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	var found []detection
 	if err == nil {
 		found, err = p.reader.detect(ctx, passedRefs(workers))
-		p.filter.unlocated += len(p.reader.unlocated)
 	}
 	p.account(workers)
 	if err != nil {
 		return nil, err
 	}
 	p.filter.merge(workers)
+	p.filter.unread.add(p.reader.unreadKeys())
 	p.cursors, p.pagesPerStep = next, pages
-	p.cost.Scanned = next.visited / int64(len(next.all))
+	p.cost.Scanned = cmp.Or(next.visited/int64(len(next.all)), next.names)
+	if next.done() {
+		p.cost.Keys = cmp.Or(p.cost.Keys, next.names)
+	}
 	return found, nil
 }
 
@@ -265,7 +269,8 @@ func (c *cursor) advance(count int64) int64 {
 type cursors struct {
 	all     []cursor
 	count   int64 // COUNT of the next page
-	visited int64 // keys visited by all cursors
+	visited int64 // keys visited by all cursors; 0 if their number is unknown
+	names   int64 // names returned to all cursors
 }
 
 // clone returns a copy that can advance independently.
@@ -323,7 +328,7 @@ func (cs *cursors) nextPage(ctx context.Context, conn *meteredConn) (names []str
 			return nil, err
 		}
 		names = append(names, some...)
-		cs.visited += visited
+		cs.visited, cs.names = cs.visited+visited, cs.names+int64(len(some))
 	}
 	cs.count = nextCount(cs.count, conn.serverTime/time.Duration(sent))
 	return names, nil

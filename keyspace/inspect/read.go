@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,20 +30,20 @@ const exactJitter = time.Millisecond
 type keyRef struct {
 	name, typ string
 	oversized bool // everything but its elements is read
+	small     bool // the command that reads a whole value may take the place of one that is denied
 }
 
 // reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
-	conn       meteredConn
-	formats    formatSet
-	atLeast    keyspace.Confidence
-	node       string
-	db         int
-	overdue    []Overdue
-	confirmed  confirmedKeys
-	unreadable []string // of the last call: keys that this user may not read,
-	unlocated  []string // keys that no cluster node returned, and
-	notLocks   []string // keys that are not locks
+	conn      meteredConn
+	formats   formatSet
+	atLeast   keyspace.Confidence
+	node      string
+	db        int
+	overdue   []Overdue
+	confirmed confirmedKeys
+	unread    map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
+	notLocks  []string          // keys that are not locks
 }
 
 // detection is a lock with the data that is needed to read it again.
@@ -55,6 +56,7 @@ type detection struct {
 type readInfo struct {
 	standIn    string // the key that was read, if it is not the lock's own
 	lockLike   bool   // its format says that the name or the fields suggest a lock
+	partial    bool   // companions could not be read
 	shared     bool   // other keys may have the same idle time
 	typ        string // of the key that was read
 	companions []keyspace.Companion
@@ -68,7 +70,7 @@ type readInfo struct {
 // detect reads keys and their companions, and decodes them. Keys that are not locks are
 // left out.
 func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error) {
-	r.unreadable, r.unlocated, r.notLocks = nil, nil, nil
+	r.unread, r.notLocks = make(map[string]string), nil
 	entries, err := r.readBounded(ctx, refs)
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
 		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry), lockLike: m.format.LockLike,
-			shared: m.entry.Type == "string" && keyspace.SharedValue(m.entry.Value)}}
+			partial: r.unread[m.entry.Key] != "", shared: m.entry.Type == "string" && keyspace.SharedValue(m.entry.Value)}}
 		if m.entry.Key != lock.Key {
 			l.standIn = m.entry.Key
 			l.companions = append(slices.Clip(l.companions), keyspace.Companion{Key: l.standIn, Type: l.typ})
@@ -151,6 +153,10 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 	if err != nil {
 		return err
 	}
+	hidden := maps.Clone(r.unread)
+	for _, k := range refs {
+		delete(r.unread, k.name) // its lock counts
+	}
 	byKey := make(map[string]keyspace.Entry, len(related))
 	for _, e := range related {
 		byKey[e.Key] = e
@@ -158,6 +164,9 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 	for i, c := range all {
 		all[i].entry.Related = make(map[string]keyspace.Entry, len(c.companions))
 		for _, b := range c.companions {
+			if why, is := hidden[b.Key]; is {
+				r.unread[c.entry.Key] = why
+			}
 			if e, ok := byKey[b.Key]; ok {
 				all[i].entry.Related[b.Key] = e
 			}
@@ -208,10 +217,13 @@ func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]keyspace.Ent
 func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, error) {
 	entries := make([]keyspace.Entry, 0, len(refs))
 	for some := range slices.Chunk(refs, batchSize) {
-		exact := r.exact()
+		denied := r.conn.denied.count()
 		reads, err := r.readBatch(ctx, some)
-		if err == nil && exact && !r.exact() {
-			reads, err = r.readBatch(ctx, some)
+		for err == nil && r.conn.denied.count() > denied { // another command may take the place of one that is denied
+			denied = r.conn.denied.count()
+			if some, err = r.checkSizes(ctx, some); err == nil {
+				reads, err = r.readBatch(ctx, some)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -225,10 +237,11 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 					e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
 				}
 				entries = append(entries, e)
+			case q.expiry.Val() == -2: // it is gone
 			case q.failedWith(isDenied):
-				r.unreadable = append(r.unreadable, q.name)
+				r.unread[q.name] = q.whyUnread()
 			case q.failedWith(isRedirect):
-				r.unlocated = append(r.unlocated, q.name)
+				r.unread[q.name] = movingKey
 			}
 		}
 	}
@@ -301,8 +314,14 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.Ti
 func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 	switch k.typ {
 	case "string":
+		if k.small {
+			return p.Get(ctx, k.name)
+		}
 		return p.GetRange(ctx, k.name, 0, valueBytes-1)
 	case "hash":
+		if k.small {
+			return p.HGetAll(ctx, k.name)
+		}
 		return p.HScan(ctx, k.name, 0, "", maxElements)
 	case "list":
 		return p.LRange(ctx, k.name, 0, maxElements-1)
@@ -377,6 +396,12 @@ func members(typ string, value redis.Cmder) []keyspace.Member {
 		for _, name := range cmd.Val() {
 			all = append(all, keyspace.Member{Name: clip(name)})
 		}
+	case *redis.MapStringStringCmd:
+		var pairs []string
+		for name, value := range cmd.Val() {
+			pairs = append(pairs, name, value)
+		}
+		all = unordered(typ, pairs)
 	case *redis.ZSliceCmd:
 		for _, z := range cmd.Val() {
 			name, _ := z.Member.(string)
@@ -393,7 +418,7 @@ func members(typ string, value redis.Cmder) []keyspace.Member {
 	return all[:min(len(all), maxElements)]
 }
 
-// unordered returns the distinct elements of a reply of HSCAN or SSCAN, sorted by name.
+// unordered returns the distinct elements of a hash or a set, sorted by name.
 func unordered(typ string, reply []string) []keyspace.Member {
 	var all []keyspace.Member
 	if typ == "hash" {
@@ -422,15 +447,15 @@ func clip(s string) string {
 // Redis returns elements only whole.
 const maxElementBytes = 2 << 20
 
-// checkSizes returns the keys with the oversized ones marked. Strings never are. A size is
-// checked before every read, because a value may have grown. Without the permission for MEMORY USAGE nothing is
-// marked.
+// checkSizes returns the keys with the oversized ones marked, and the small ones of which a substitute reads the
+// value. Strings are never oversized. A size is checked before every read, because a value may have grown. Without
+// the permission for MEMORY USAGE nothing is oversized.
 //
 // The size is exact for up to 256 elements. Of larger collections 256 elements are
 // sampled, so a single huge element among thousands may be missed.
 func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error) {
 	refs = slices.Clone(refs)
-	for some := range slices.Chunk(withElements(refs), batchSize) {
+	for some := range slices.Chunk(r.withSizes(refs), batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
 		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
@@ -443,17 +468,20 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 			return nil, err
 		}
 		for i, k := range some {
-			k.oversized = isOversized(weights[i].Val(), sizes[i].Val())
+			k.oversized = k.typ != "string" && isOversized(weights[i].Val(), sizes[i].Val())
+			k.small = r.substituted(k.typ) && sizes[i].Err() == nil && sizes[i].Val() <= smallSizes[k.typ]
 		}
 	}
 	return refs, nil
 }
 
-// withElements returns the keys whose type has elements.
-func withElements(refs []keyRef) []*keyRef {
+// withSizes returns the keys whose size matters: those with elements, and those that a substitute may read.
+func (r *reader) withSizes(refs []keyRef) []*keyRef {
 	var all []*keyRef
+	substituted := r.substituted("string")
 	for i := range refs {
-		if k := &refs[i]; slices.Contains(collections[:], k.typ) {
+		k := &refs[i]
+		if k.small = false; slices.Contains(collections[:], k.typ) || substituted && k.typ == "string" {
 			all = append(all, k)
 		}
 	}

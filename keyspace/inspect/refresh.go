@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -153,9 +154,9 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 	if err != nil || len(refs)+len(more) == 0 {
 		return err
 	}
-	unreadable, unlocated := w.reader.unreadable, w.reader.unlocated
+	unread := w.reader.unread
 	all, err := w.reader.detect(ctx, append(refs, more...))
-	w.reader.unreadable, w.reader.unlocated = append(unreadable, w.reader.unreadable...), append(unlocated, w.reader.unlocated...)
+	maps.Copy(w.reader.unread, unread)
 	for i := range all {
 		found[all[i].lock.Key] = &all[i]
 	}
@@ -188,12 +189,12 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		name := was.ref(key).name
-		if !exists && slices.Contains(w.reader.unlocated, name) {
+		if !exists && w.reader.unread[name] == movingKey {
 			w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
-		if known && !exists && slices.Contains(w.reader.unreadable, name) {
-			w.locks.denied[key] = true
+		if why := w.reader.unread[name]; why != "" && known && !exists {
+			w.locks.denied[key] = why
 			w.locks.readAgain(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
@@ -327,7 +328,6 @@ func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.
 func (w *Watcher) dropMoved() {
 	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
 		delete(w.endings.pending, key)
-		delete(w.locks.denied, key)
 		w.locks.remove(key)
 	}
 }

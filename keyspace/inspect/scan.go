@@ -6,9 +6,7 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,12 +89,11 @@ func possibleFormats(sure keyspace.Confidence, formats []keyspace.Format) []keys
 
 // Scan scans the whole keyspace once and returns its locks. A lock that exists during
 // the whole scan is found; a lock that appears or vanishes meanwhile may be. The
-// snapshot is incomplete only if keys were added faster than they could be scanned and
-// the scan was given up.
+// snapshot is incomplete if keys were added faster than they could be scanned and the scan
+// was given up, or if the server has doubts; see [keyspace.Node.Doubts].
 //
 // It returns an error if the server cannot be reached, does not answer, or denies SCAN
-// or TYPE; the snapshot has what was found before. Keys that may not be read are
-// skipped and mentioned in Problems.
+// or TYPE; the snapshot has what was found before.
 func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 	p, err := s.startWithRetry(ctx, time.Now().Add(s.opts.RetryTimeout), isTransient)
 	if err != nil {
@@ -111,7 +108,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 		p.setThreshold(weak)
 		if !p.cursors.done() { // the last step only verifies the server
 			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
-				return s.snapshot(p, all.locks(), false), err
+				return s.snapshot(p, all.locks(), false, p.filter.unread), err
 			}
 		}
 		giveUp = cmp.Or(giveUp, time.Now().Add(s.opts.RetryTimeout))
@@ -120,7 +117,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 			again, err := s.resume(ctx, p, err, giveUp)
 			if err != nil {
 				all.add(weak.takeConfirmed())
-				return s.snapshot(p, all.locks(), false), err
+				return s.snapshot(p, all.locks(), false, p.filter.unread), err
 			}
 			p = again
 			p.filter.alike = weak.alike
@@ -129,12 +126,12 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 		giveUp = time.Time{}
 		locks = weak.split(locks, p.cursors.visited, p.now)
 		all.add(locks)
-		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete()))
+		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete(), p.filter.unread))
 	}
 	all.dropAlike(weak.alike.takeFresh())
 	all.add(weak.takeConfirmed())
 	moves := s.nodeSlots(ctx, p).movesSince(before)
-	snap := s.snapshot(p, all.locks(), p.complete() && p.filter.unlocated == 0)
+	snap := s.snapshot(p, all.locks(), p.complete(), p.filter.unread)
 	snap.Moves = moves
 	return snap, nil
 }
@@ -160,12 +157,13 @@ func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 	return locks, err
 }
 
-// snapshot returns the snapshot of a pass so far.
-func (s *Scanner) snapshot(p *scanPass, locks []*keyspace.Lock, complete bool) keyspace.Snapshot {
+// snapshot returns the snapshot of a pass so far. scanned says that all keys were scanned.
+func (s *Scanner) snapshot(p *scanPass, locks []*keyspace.Lock, scanned bool, keys unread) keyspace.Snapshot {
+	n := keyspace.Node{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: scanned, Unread: keys.String()}
 	return keyspace.Snapshot{
-		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
-		Nodes:    []keyspace.Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: complete}},
-		Problems: s.problems(p),
+		At: p.now, Locks: locks, Complete: scanned && len(n.Doubts()) == 0, Cost: p.cost, Server: p.server,
+		Nodes:    []keyspace.Node{n},
+		Problems: append(n.Doubts(), s.problems(p)...),
 	}
 }
 
@@ -178,21 +176,8 @@ func (s *Scanner) problems(p *scanPass) []string {
 	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
 		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
 	}
-	if n := p.filter.unlocated; n > 0 {
-		all = append(all, fmt.Sprintf("%d keys that are moving between nodes of the cluster could not be read", n))
-	}
 	all = append(all, p.filter.alike.problems()...)
-	forbidden, unknown := s.denied.missing()
-	if len(forbidden) > 0 {
-		all = append(all, "this user may not run "+strings.Join(forbidden, ", "))
-	}
-	if len(unknown) > 0 {
-		all = append(all, "the server does not have "+strings.Join(unknown, ", "))
-	}
-	if n := p.filter.unreadable; n > 0 {
-		all = append(all, fmt.Sprintf("this user may not read %d of the keys", n))
-	}
-	return all
+	return append(all, s.denied.problems()...)
 }
 
 // partOfCluster says that the other nodes are not scanned.
@@ -217,6 +202,7 @@ func (s *Scanner) selects(key string) bool {
 func (s *Scanner) reader() reader {
 	return reader{
 		conn:    s.newConn(),
+		unread:  make(map[string]string),
 		formats: s.opts.Formats,
 		atLeast: s.opts.MinConfidence,
 		node:    s.node,

@@ -132,11 +132,11 @@ const endGrace = 500 * time.Millisecond
 // onError records a failed cycle. The end of ctx alone is no failure of the server, but a
 // cycle that was not finished.
 func (w *Watcher) onError(ctx context.Context, err error) {
-	w.scan.pass, w.failures.missedEvents, w.scan.next = nil, true, time.Time{}
+	w.failures.missedEvents, w.scan.next = true, time.Time{}
 	if hasEnded(ctx) && w.scanner.answer.silence() <= endGrace {
 		return
 	}
-	w.scan.complete = false
+	w.scan.pass, w.scan.complete = nil, false
 	w.clients.seenConnected = nil // the server may have been replaced
 	if w.failures.count == 0 {
 		w.failures.since = w.scanner.answer.time()
@@ -223,9 +223,6 @@ func (w *Watcher) status() keyspace.WatchStatus {
 	if follow.Mode == keyspace.Push && w.scan.complete {
 		late := (passEvery + w.scan.passTime).Round(100 * time.Millisecond)
 		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may be missed under a name that begins like no earlier lock: only a scan of all keys finds it", humanize.Duration(late)))
-	}
-	if n := len(w.locks.denied); n > 0 {
-		follow.Limitations = append(follow.Limitations, fmt.Sprintf("this user may not read %d known locks any more", n))
 	}
 	return follow
 }

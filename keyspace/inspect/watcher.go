@@ -48,6 +48,7 @@ type scanState struct {
 	next      time.Time     // the keyspace is not scanned before
 	last      time.Time     // last call of scanTime
 	complete  bool          // a pass has ended since the last error
+	unread    unread        // of the last pass, or of the current one if none has ended
 	cost      keyspace.Cost
 }
 
@@ -153,7 +154,12 @@ func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 func (w *Watcher) Known() keyspace.Snapshot {
 	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.scan.complete, Locks: w.locks.inOrder()}
 	if w.scan.pass != nil {
-		s = w.scanner.snapshot(w.scan.pass, s.Locks, w.scan.complete)
+		keys := make(unread)
+		keys.add(w.scan.unread)
+		for _, why := range w.locks.denied {
+			keys[why]++
+		}
+		s = w.scanner.snapshot(w.scan.pass, s.Locks, w.scan.complete, keys)
 	}
 	s.Server.Skew = w.times.clockOffset
 	for i := range s.Nodes {

@@ -55,7 +55,7 @@ func passFamilies() []family {
 			}
 		}, true},
 		{"locktop_last_answer_timestamp_seconds", gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
-		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned completely since the target answers.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
+		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned since the target answers, and each key that may be a lock could be read.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
 		{"locktop_pass_last_timestamp_seconds", gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()
 			p.time(end)

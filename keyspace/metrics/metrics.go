@@ -158,7 +158,7 @@ func newTarget(of Target, o Options) *target {
 
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
-	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Complete
+	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Scanned()
 	t.addBlocked(r.At)
 	t.view = v
 	for id := range v.groups {

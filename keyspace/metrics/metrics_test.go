@@ -249,6 +249,19 @@ func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T)
 	step("a scan that starts again", true)
 }
 
+// Keys that may not be read make a scan incomplete, but do not keep the exporter from being ready.
+func TestUnreadKeysMakeAScanIncomplete(t *testing.T) {
+	e := metrics.New(metrics.Options{}, named("a")...)
+	few := reading()
+	few.Complete = false
+	few.Nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "a:1"}, Up: true, Scanned: true, Unread: "1 key of it"}}
+	e.Observe(0, few)
+	check.True(t, e.Ready(), "it is not ready")
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_up{target=a}": 1, "locktop_pass_complete{target=a}": 0, "locktop_findings{target=a,finding=locks-unread,severity=warning}": 1,
+	})
+}
+
 func TestALockOfSeveralDatabasesHasASeriesForEach(t *testing.T) {
 	e := metrics.New(metrics.Options{Locks: []string{"lock:1"}}, named("a")...)
 	second := lock("lock:1", held(0, time.Minute))
