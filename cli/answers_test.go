@@ -103,7 +103,7 @@ func TestARecordOfAnActionHasItsTruthAndNoToken(t *testing.T) {
 			before: func(_ *testing.T, a *action) error { a.net.FreezeReplies(); return nil },
 			then:   func(_ *testing.T, a *action) { a.net.Heal() },
 			code:   exitFailure, ends: []keyspace.Outcome{keyspace.Unanswered, keyspace.Gone},
-			says: []string{"warning: release \"lock:a\": no answer: it may or may not be released", "lock:a: it is gone, by this action, its holder or its deadline"},
+			says: []string{"warning: release \"lock:a\": no answer: it may or may not be released", "lock:a: it is gone; whether this action did it is not known"},
 		},
 		"not released, because the script is lost": {
 			before: func(_ *testing.T, a *action) error { a.net.Cut(); return errors.New("lost") },

@@ -37,7 +37,7 @@ func (b *slowExecutor) Look(ctx context.Context, r keyspace.AuditRecord, l keysp
 // An action without an answer is not told as one that is not done. The line stays until the next look has
 // found what happened.
 func TestTheScreenTellsAnActionWithoutAnAnswer(t *testing.T) {
-	for _, found := range []string{"it is gone, by this action, its holder or its deadline", "it is still held: not released so far"} {
+	for _, found := range []string{"it is gone; whether this action did it is not known", "it is still held: not released so far"} {
 		w, fake := writeConfig()
 		fake.found = found
 		b := &slowExecutor{fake, map[string]keyspace.AuditRecord{"job:nightly": {Outcome: keyspace.Unanswered}}, make(chan struct{})}

@@ -66,12 +66,12 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 		"a stopped server runs the script when it goes on": {
 			fault:   func(t *testing.T, f *faulty) { check.NoError(t, f.srv.Freeze()) },
 			end:     func(t *testing.T, f *faulty) { check.NoError(t, f.srv.Continue()); f.holds(t, "") },
-			outcome: keyspace.Gone, says: "it is gone, by this action, its holder or its deadline", now: "not held any more",
+			outcome: keyspace.Gone, says: "it is gone; whether this action did it is not known", now: "not held any more",
 		},
 		"the answer is lost": {
 			fault:   func(_ *testing.T, f *faulty) { f.net.FreezeReplies() },
 			end:     func(t *testing.T, f *faulty) { f.holds(t, ""); f.net.Heal() },
-			outcome: keyspace.Gone, says: "it is gone, by this action", now: "not held any more",
+			outcome: keyspace.Gone, says: "it is gone; whether this action did it is not known", now: "not held any more",
 		},
 		"the script is lost": {
 			fault:   func(_ *testing.T, f *faulty) { f.net.Freeze() },

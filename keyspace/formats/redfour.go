@@ -25,12 +25,6 @@ func redfour() keyspace.Format {
 			Extend:       script("count_extend"),
 			WakeHint:     "receive the key on {namespace}-release",
 		},
-		ReleaseChannel: &keyspace.ReleaseChannel{
-			Pattern: "*-release",
-			Key: func(channel, payload string) (string, bool) {
-				return payload, strings.HasPrefix(payload, strings.TrimSuffix(channel, "-release")+":")
-			},
-		},
 		Samples: []keyspace.Sample{sample("the seventh hold of the namespace", 30*time.Second, keyspace.Lock{
 			Key: "lock:mailbox:42", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "7", Count: 1}}, Fence: 7,
 		},

@@ -205,7 +205,7 @@ func (e *Executor) Look(ctx context.Context, after keyspace.AuditRecord, seen ke
 	}
 	now := found.lock
 	after.At, after.Nodes, after.Unanswered, after.Now, after.Err = e.now(), found.on, found.silent, holding(now), ""
-	text := "it is gone, by this action, its holder or its deadline"
+	text := "it is gone; whether this action did it is not known"
 	after.Outcome = keyspace.Gone
 	switch {
 	case len(found.on) >= quorum:
