@@ -90,7 +90,7 @@ func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []key
 func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock) string {
 	text := fmt.Sprintf("%s holds %s: %s", render.Text(owner), humanize.Plural(len(locks), "lock"), firstKeys(locks))
 	if o.action() == keyspace.Expire {
-		return text + fmt.Sprintf("; they will expire after %s, even while it works: code that sets no TTL does not renew one.", humanize.Setting(o.giveTTL))
+		return text + fmt.Sprintf("; they will expire after %s, even while it works: code that sets no TTL seldom renews one.", humanize.Setting(o.giveTTL))
 	}
 	waiters, late := 0, ""
 	for _, l := range locks {

@@ -310,7 +310,7 @@ func (l *Lock) Consequence(what Action, ttl time.Duration, holder string, seen, 
 	case what == ForceRelease:
 		text = holder + " will still believe it holds the lock and keep working. " + l.ending(seen, now)
 	case what == Expire:
-		text = fmt.Sprintf("it ends in %s, even while %s still works: code that sets no TTL does not renew one. Then other clients may acquire it.",
+		text = fmt.Sprintf("it ends in %s, even while %s still works: code that sets no TTL seldom renews one. Then other clients may acquire it.",
 			humanize.Setting(ttl), holder)
 	case !l.Renewed.IsZero():
 		text = fmt.Sprintf("The next renewal undoes it if it sets the holder's own TTL again: %s.", l.renewedText(now))
