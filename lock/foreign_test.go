@@ -106,9 +106,9 @@ func lookups(c *lock.Client, key string, o lock.Options) map[string]lookup {
 func TestAForeignValueIsLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		q := check.Must(lock.NewQuorum([]*redis.Client{r.rdb}, lock.QuorumConfig{}))(r)
+		q := check.Must(lock.NewQuorum([]*redis.Client{r.rdb}, lock.QuorumConfig{NodeTimeout: 5 * time.Second}))(r)
 		r.Cleanup(func() { q.Close() })
-		o := lock.Options{TTL: 10 * time.Second}
+		o := lock.Options{TTL: time.Minute}
 		of := maps.Clone(kinds)
 		of["redlock"] = func(_ *lock.Client, key string, o lock.Options) lock.Locker { return q.Redlock(key, o) }
 		var all sync.WaitGroup
