@@ -42,8 +42,8 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("--witness none leaves it out", "--witness: with agents, the control server is the witness")
 	case o.check:
 		return usageErrorf("the witness sees the clients of all agents", "--check sees one process only")
-	case o.files.events != "" || o.files.trace != "":
-		return usageErrorf("locktop agent --events does", "--events and --trace: the events stay with the agents")
+	case o.files.events != "":
+		return usageErrorf("locktop agent --events does", "--events: the events stay with the agents")
 	case c.Sentinel():
 		return usageErrorf("name the master with --url", "agents do not ask Sentinels")
 	}

@@ -276,22 +276,20 @@ func mostSevere(faults []error, endless bool) error {
 }
 
 // outputFiles has the names of the files that a load writes.
-type outputFiles struct{ events, trace, csv, html string }
+type outputFiles struct{ events, csv, html string }
 
 func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.events, "events", "", "`file` for all events, one JSON object per line")
 	set.StringVar(&o.html, "html", "", "`file` for the report as one page with charts")
 	set.StringVar(&o.csv, "csv", "", "`file` for the figures of each second")
-	set.StringVar(&o.trace, "trace", "", "`file` for a timeline, for Chrome and Perfetto")
 }
 
 // openFiles has the open files of one variant; nil: no file.
 type openFiles struct {
-	events, trace, csv, html *os.File
+	events, csv, html *os.File
 
-	lines    *bufio.Writer // into events
-	timeline *report.Trace // into trace
-	failed   error         // first error of a write
+	lines  *bufio.Writer // into events
+	failed error         // first error of a write
 }
 
 // open creates the files of a variant. From the second variant on, the names have
@@ -301,7 +299,7 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 	for _, out := range []struct {
 		name string
 		file **os.File
-	}{{o.events, &f.events}, {o.trace, &f.trace}, {o.csv, &f.csv}, {o.html, &f.html}} {
+	}{{o.events, &f.events}, {o.csv, &f.csv}, {o.html, &f.html}} {
 		if out.name == "" {
 			continue
 		}
@@ -314,9 +312,6 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 	}
 	if f.events != nil {
 		f.lines = bufio.NewWriter(f.events)
-	}
-	if f.trace != nil {
-		f.timeline = report.NewTrace(f.trace)
 	}
 	return f, nil
 }
@@ -332,14 +327,11 @@ func numbered(name string, side int) string {
 
 // listener returns a function that writes events, or nil if no file needs them.
 func (f *openFiles) listener() func(loadgen.Event) {
-	if f.lines == nil && f.timeline == nil {
+	if f.lines == nil {
 		return nil
 	}
 	return func(e loadgen.Event) {
-		if f.timeline != nil {
-			f.timeline.Add(e)
-		}
-		if f.lines != nil && f.failed == nil {
+		if f.failed == nil {
 			f.failed = render.JSON(f.lines, e)
 		}
 	}
@@ -353,7 +345,6 @@ func (f *openFiles) finish(r report.Result) error {
 		write func(io.Writer) error
 	}{
 		{f.events, func(io.Writer) error { return f.lines.Flush() }},
-		{f.trace, func(io.Writer) error { return f.timeline.Close() }},
 		{f.csv, r.WriteCSV},
 		{f.html, r.WriteHTML},
 	} {

@@ -107,8 +107,7 @@ func every(home string, n int) [][]string {
 	return [][]string{
 		{"list"}, {"list", "--json"}, {"inspect", "lock:a", "--json"}, {"watch", "--for", "20ms"}, {"doctor", "--for", "20ms"},
 		{"record", fresh, "--for", "60ms"}, {"release", "orders", "--write", "--yes"},
-		{"load", "--duration", "60ms", "--check", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"),
-			"--trace", file("trace.json"), "--json"},
+		{"load", "--duration", "60ms", "--check", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"), "--json"},
 	}
 }
 

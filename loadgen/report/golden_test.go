@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -125,83 +123,6 @@ func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 			}
 		}
 		check.Equal(t, strings.Join(labels, " "), want, "%d seconds: labels", seconds)
-	}
-}
-
-func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
-	began := time.Unix(100, 0)
-	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	var out bytes.Buffer
-	trace := NewTrace(&out)
-	for _, e := range []loadgen.Event{
-		{At: at(0), Kind: loadgen.StageBegan, Text: "stage 1"},
-		{At: at(1), Kind: loadgen.Arrived, Key: "a", Client: 1},
-		{At: at(3), Kind: loadgen.Acquired, Key: "a", Client: 1, Token: "t", Took: 2 * time.Millisecond},
-		{At: at(4), Kind: loadgen.TimedOut, Key: "b", Client: 2, Took: 3500 * time.Microsecond},
-		{At: at(5), Kind: loadgen.FaultBegan, Client: 1, Fault: loadgen.Freeze},
-		{At: at(8), Kind: loadgen.Released, Key: "a", Client: 1, Token: "t", Took: 4 * time.Millisecond},
-		{Seq: 9, At: at(12), Kind: loadgen.Acquired, Key: "b", Client: 1, Token: "u", Fence: 2, Took: 5 * time.Millisecond}, // due at 7
-		{At: at(14), Kind: loadgen.Failed, Key: "b", Client: 1, Token: "u", Took: time.Millisecond, Text: "reset"},
-		{At: at(15), Kind: loadgen.Failed, Key: "b", Client: 1, Took: time.Millisecond, Text: "refused"},
-		{At: at(16), Kind: loadgen.Overlapped, Key: "a", Client: 2, Took: time.Millisecond},
-	} {
-		trace.Add(e)
-	}
-	check.NoError(t, trace.Close())
-	golden.Check(t, "trace.json", out.String())
-}
-
-// The spans of a client's track do not overlap, also if arrivals wait for a
-// busy client. A viewer cannot draw overlapping spans.
-func TestSpansOfATrackDoNotOverlap(t *testing.T) {
-	for name, s := range map[string]loadgen.Scenario{
-		"open":   {Clients: 3, Rate: 40, Patience: 90 * time.Millisecond},
-		"closed": {Clients: 5, Think: loadgen.Exp(10 * time.Millisecond)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s.Keys, s.Hold, s.Lock.TTL, s.Seed = loadgen.Keys{N: 2}, loadgen.Exp(80*time.Millisecond), 150*time.Millisecond, 5
-				s.Lock.Renew.Off = true
-				var out bytes.Buffer
-				trace, waited := NewTrace(&out), time.Duration(0)
-				r := check.Must(loadgen.New(loadgen.Servers{Redis: piped(t)}, s))(t)
-				r.Listen(func(e loadgen.Event) {
-					trace.Add(e)
-					if e.Kind == loadgen.Acquired || e.Kind == loadgen.TimedOut {
-						waited += e.Took
-					}
-				})
-				running(t, r)
-				time.Sleep(5 * time.Second)
-				stop(t, r)
-				check.NoError(t, trace.Close())
-				var spans []span
-				check.NoError(t, json.Unmarshal(out.Bytes(), &spans))
-				ends, drawn, writeBacklog := map[int]float64{}, 0.0, map[uint64]float64{}
-				kinds := map[string]int{}
-				for _, one := range spans {
-					kinds[one.Name+one.Phase]++
-					switch one.Phase {
-					case "X":
-						check.True(t, one.At >= ends[one.Owner]-0.01 && one.Took >= 0,
-							"a %s of client %d begins at %f, and what was before ends at %f", one.Name, one.Owner, one.At, ends[one.Owner])
-						ends[one.Owner] = one.At + one.Took
-						if one.Name == "wait" {
-							drawn += one.Took
-						}
-					case "b":
-						writeBacklog[one.ID] = one.At
-					case "e":
-						drawn += one.At - writeBacklog[one.ID]
-					}
-				}
-				want := float64(waited) / float64(time.Microsecond)
-				check.True(t, math.Abs(drawn-want) <= want/1e6, "waits of %f µs are drawn, there were %f", drawn, want)
-				if kinds["holdX"] < 20 || kinds["waitX"] < 20 || kinds["no clientb"] != kinds["no cliente"] || (kinds["no clientb"] > 20) != (s.Rate > 0) {
-					t.Errorf("too little is drawn: %v", kinds)
-				}
-			})
-		})
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package report writes what a run of package loadgen showed: as text, JSON, CSV and
-// HTML, as percentiles of HdrHistogram, as a trace and for Prometheus.
+// HTML, as percentiles of HdrHistogram and for Prometheus.
 package report
 
 import (
