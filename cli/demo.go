@@ -65,8 +65,6 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	defer d.Close()
 	source := d.Source(func(rdb inspect.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
 	defer source.Close()
-	stats := newCommandStats()
-	source.Client.AddHook(stats)
 	log, err := openAudit("")
 	if err != nil {
 		return err
@@ -74,7 +72,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	defer log.close()
 	return p.screen(ctx, look, tui.Config{
 		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
-		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), CommandStats: stats, Title: d.Title,
+		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), Title: d.Title,
 		Executor: release.NewExecutor(d.Clients, formats.All(), log),
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/aymanbagabas/go-osc52/v2"
 	"github.com/muesli/termenv"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
@@ -227,12 +224,10 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
 	s.ownReads = new(inspect.OwnReads)
 	options := s.optionsOf(t)
-	stats := newCommandStats()
-	t.OnOpen(func(rdb inspect.Client) { rdb.AddHook(stats) })
 	w := tui.Config{
 		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf},
-		Finder: &clientFinder{target: t, options: options}, CommandStats: stats,
-		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
+		Finder: &clientFinder{target: t, options: options},
+		Title:  t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.writeFlags.write {
 		w.Executor, w.Production = executorOf(t, g.log), g.writeFlags.production
@@ -315,63 +310,4 @@ func (frameSaver) Save(name string, data []byte) (string, error) {
 		return path, nil
 	}
 	return "", fmt.Errorf("save: 100 files of this second exist already")
-}
-
-// commandStats counts the commands of a client. It is safe for concurrent use.
-type commandStats struct {
-	mu     sync.Mutex
-	counts map[string]tui.CommandStat
-}
-
-func newCommandStats() *commandStats { return &commandStats{counts: make(map[string]tui.CommandStat)} }
-
-// Commands returns the counts so far.
-func (l *commandStats) Commands() []tui.CommandStat {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.counts))
-}
-
-// DialHook implements redis.Hook.
-func (l *commandStats) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (l *commandStats) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		begin := time.Now()
-		err := next(ctx, cmd)
-		l.record(begin, cmd)
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (l *commandStats) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		begin := time.Now()
-		err := next(ctx, cmds)
-		l.record(begin, cmds...)
-		return err
-	}
-}
-
-// record counts commands of one round trip.
-func (l *commandStats) record(begin time.Time, cmds ...redis.Cmder) {
-	now := time.Now()
-	each := now.Sub(begin) / time.Duration(max(1, len(cmds)))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, cmd := range cmds {
-		name := cmd.FullName()
-		c := l.counts[name]
-		c.Name, c.Last = name, now
-		c.Count++
-		c.Took += each
-		if err := cmd.Err(); err != nil && err != redis.Nil {
-			c.Errors++
-		}
-		l.counts[name] = c
-	}
 }

@@ -201,7 +201,7 @@ func (a *app) onConnected(to Target, w Config, err error) {
 		return
 	}
 	a.source, a.server = w.Source, widget.Plain(w.Title)
-	a.config.Executor, a.config.CommandStats = w.Executor, w.CommandStats
+	a.config.Executor = w.Executor
 	a.raw = rawValue{store: w.Store}
 	a.clients.leave()
 	a.clients = holderClients{finder: w.Finder}
@@ -349,11 +349,6 @@ func (a *app) perform(act action) tea.Cmd {
 		a.dialog = a.commandPrompt()
 	case save:
 		a.dialog = a.exportMenu()
-	case commandStats:
-		if a.config.CommandStats == nil {
-			return a.reject("the commands are not counted here")
-		}
-		a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 	case copyIt:
 		a.openCopy()
 	case actOn:

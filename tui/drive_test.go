@@ -527,7 +527,7 @@ func loadConfig() (Config, *fakeLoad) {
 func testConfig() Config {
 	return Config{
 		Source: sampleServer(), Load: runningLoad(), Title: "redis://127.0.0.1:6379/0",
-		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: &fakeClipboard{},
+		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{},
 		Store: storeFunc(storedHash), Formats: actionFormats(),
 	}
 }
@@ -547,7 +547,7 @@ func storedHash(l keyspace.Lock) ([]RawEntry, error) {
 	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, nil
 }
 
-// fakeClipboard records what is copied and saved, and has statistics of some commands.
+// fakeClipboard records what is copied and saved.
 type fakeClipboard struct {
 	copied, name string
 	data         []byte
@@ -561,12 +561,4 @@ func (p *fakeClipboard) Copy(text string) error {
 func (p *fakeClipboard) Save(name string, data []byte) (string, error) {
 	p.name, p.data = name, data
 	return "/tmp/" + name, nil
-}
-
-func (p *fakeClipboard) Commands() []CommandStat {
-	return []CommandStat{
-		{Name: "scan", Count: 1204, Took: 361200 * time.Microsecond, Last: before(2 * time.Second)},
-		{Name: "time", Count: 1500, Took: 30 * time.Millisecond, Last: before(time.Second)},
-		{Name: "client setname", Count: 2, Errors: 1, Took: time.Millisecond, Last: before(time.Minute)},
-	}
 }

@@ -16,17 +16,13 @@ type helpDialog struct {
 }
 
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	by, ok := scrollKeys(d.height(s))[k.String()]
+	h := d.height(s)
+	by, ok := map[string]int{"j": 1, "down": 1, "k": -1, "up": -1, "pgdown": h, " ": h, "pgup": -h}[k.String()]
 	if !ok {
 		return nil, nil
 	}
-	d.top = scrolled(d.top+by, len(d.text(s)), d.height(s))
+	d.top = scrolled(d.top+by, len(d.text(s)), h)
 	return d, nil
-}
-
-// scrollKeys returns how far keys scroll a dialog with pages of h lines.
-func scrollKeys(h int) map[string]int {
-	return map[string]int{"j": 1, "down": 1, "k": -1, "up": -1, "pgdown": h, " ": h, "pgup": -h}
 }
 
 // height returns the number of lines below the title.

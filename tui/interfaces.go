@@ -144,18 +144,3 @@ type PlaybackState struct {
 
 	GapFrom, GapUntil time.Time // nothing was recorded in between, and the last snapshot is of GapFrom; zero: no gap
 }
-
-// CommandStats counts the Redis commands that locktop sends. Nil means that the commands are
-// not counted.
-type CommandStats interface {
-	Commands() []CommandStat
-}
-
-// CommandStat holds the counters of one command.
-type CommandStat struct {
-	Name   string // "get", "client setname" …
-	Count  int64
-	Errors int64         // error replies
-	Took   time.Duration // sum of the times from request to reply; the commands of a pipeline share its time
-	Last   time.Time
-}

@@ -34,7 +34,6 @@ const (
 	live          action = "live"
 	command       action = "command"
 	togglePrivacy action = "privacy"
-	commandStats  action = "command-stats"
 	save          action = "save"
 	redraw        action = "redraw"
 
@@ -215,7 +214,6 @@ func bindings() []binding {
 		{[]stroke{{openLocks, "1"}, {openTimeline, "2"}, {openLoad, "3"}, {openNodes, "4"}, {openFindings, "5"}, {openEvents, "6"}}, anywhere, "1 … 6", "", "locks, timeline, load, nodes, findings, events"},
 		{[]stroke{{nextPage, "tab"}, {previousPage, "shift+tab"}}, anywhere, "Tab", "next page", "the next page; with Shift the page before"},
 		{[]stroke{{togglePrivacy, "p"}}, anywhere, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
-		{[]stroke{{commandStats, "@"}}, anywhere, "@", "", "every Redis command that was sent: how often, how long"},
 		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
 		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "suspend; fg resumes"},

@@ -494,9 +494,6 @@ func everywhereKeyTests() []keyTest {
 		tell(at, "p", func(d *driver) {
 			d.press("p").want("keys and owners are hashed").press("p").want("keys and owners are shown")
 		})
-		tell(at, "@", func(d *driver) {
-			d.press("@").want("2,706 commands", "client setname").press("esc").wantNot("commands sent")
-		})
 		tell(at, "ctrl+s", func(d *driver) {
 			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
 			kept := d.app.config.Frames.(*fakeClipboard)

@@ -243,7 +243,7 @@ func TestADigitLeavesEveryDialog(t *testing.T) {
 	w, executor := writeConfig()
 	g := runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
-	for _, open := range [][]string{{"m"}, {"3", "f"}, {"y"}, {"x"}, {"x", "d"}, {"?"}, {"@"}, {"ctrl+s"}} {
+	for _, open := range [][]string{{"m"}, {"3", "f"}, {"y"}, {"x"}, {"x", "d"}, {"?"}, {"ctrl+s"}} {
 		drive(t, w, func(d *driver) {
 			d.press(open...)
 			check.Require(t, d.app.dialog != nil, "%v opens no dialog:\n%s", open, d.screen())

@@ -20,28 +20,27 @@ import (
 
 // Config holds the data sources and the options of the screen.
 type Config struct {
-	Source       Source
-	Scenes       []loadgen.Scenario // scenes for the menu and for n/b
-	Scene        string             // first scene; "" opens the menu
-	Quorum       []string           // addresses of the load's Redlock, in its order
-	Loader       Loader             // opens a load if Load is nil; nil if that is impossible
-	Load         Load               // nil if there is none
-	Formats      []keyspace.Format  // for the commands to copy
-	RedisCLI     []string           // further flags of redis-cli in these commands, such as --tls
-	Store        Store              // nil hides raw values
-	Finder       Finder             // nil if the clients cannot be listed
-	Connector    Connector          // nil if the target is fixed
-	Executor     Executor           // nil makes the screen read-only
-	Production   bool               // require the lock's name before an action
-	Clipboard    Clipboard          // nil if there is none
-	Frames       FrameSaver         // nil disables saving
-	Player       Player             // nil in a live view
-	CommandStats CommandStats       // nil if commands are not counted
-	Keys         map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
-	Commands     []RowCommand       // commands on a lock
-	Runner       Runner             // nil only if there are no Commands
-	Memory       Memory             // nil if nothing is remembered
-	Notifier     Notifier           // nil if the user is not notified
+	Source     Source
+	Scenes     []loadgen.Scenario // scenes for the menu and for n/b
+	Scene      string             // first scene; "" opens the menu
+	Quorum     []string           // addresses of the load's Redlock, in its order
+	Loader     Loader             // opens a load if Load is nil; nil if that is impossible
+	Load       Load               // nil if there is none
+	Formats    []keyspace.Format  // for the commands to copy
+	RedisCLI   []string           // further flags of redis-cli in these commands, such as --tls
+	Store      Store              // nil hides raw values
+	Finder     Finder             // nil if the clients cannot be listed
+	Connector  Connector          // nil if the target is fixed
+	Executor   Executor           // nil makes the screen read-only
+	Production bool               // require the lock's name before an action
+	Clipboard  Clipboard          // nil if there is none
+	Frames     FrameSaver         // nil disables saving
+	Player     Player             // nil in a live view
+	Keys       map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
+	Commands   []RowCommand       // commands on a lock
+	Runner     Runner             // nil only if there are no Commands
+	Memory     Memory             // nil if nothing is remembered
+	Notifier   Notifier           // nil if the user is not notified
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms

@@ -30,7 +30,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 		d.wait(tickInterval)
 		for i, keys := range [][]string{
 			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
-			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "@"}, {"esc", "x"}, {"r"}, {"esc", "y"},
+			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "x"}, {"r"}, {"esc", "y"},
 			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
 		} {
 			d.press(keys...).wait(tickInterval)
@@ -107,7 +107,7 @@ func hostile(s string) Config {
 
 		Executor:  &fakeExecutor{err: fmt.Errorf("release: %s", s)},
 		Formats:   []keyspace.Format{{About: keyspace.About{Name: s, Library: s}, Actions: actionFormats()[0].Actions}},
-		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: hostileStats(s), Store: hostileStore(s),
+		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, Store: hostileStore(s),
 		Connector: &fakeConnector{err: fmt.Errorf("connect: %s", s)},
 	}
 }
@@ -123,10 +123,6 @@ func hostileStore(s string) Store {
 		}, nil
 	})
 }
-
-type hostileStats string
-
-func (l hostileStats) Commands() []CommandStat { return []CommandStat{{Name: string(l), Count: 1}} }
 
 // Promise P10.
 func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
@@ -156,7 +152,7 @@ func meet(d *driver, v *fakeServer, s string) {
 	paste := func() { d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true}) }
 	d.size(160, 45).wait(2*tickInterval).press("w", "j", "/")
 	paste()
-	d.press("left", "enter", "enter").wait(2*tickInterval).press("G", "esc", "y", "esc", "x", "r", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
+	d.press("left", "enter", "enter").wait(2*tickInterval).press("G", "esc", "y", "esc", "x", "r", "y", "2", "4", "5", "6", "p", "p", "ctrl+s", "esc", ":")
 	paste()
 	d.press("enter", ":").enter("db 7").press("enter").wait(tickInterval).press(":").enter("lock ")
 	paste()
@@ -284,7 +280,6 @@ func TestGoldenFrames(t *testing.T) {
 				d.press("r").golden("confirm-" + name)
 				d.press("esc", ":").enter("the").golden("command-" + name)
 				d.press("esc", "/").enter("rw").golden("filter-" + name)
-				d.press("esc", "@").golden("command-stats-" + name)
 				d.press("esc", "p", "1").golden("privacy-" + name)
 			})
 			drive(t, faultLogConfig(w), func(d *driver) {

@@ -227,7 +227,6 @@ const locateEvery = 2 * time.Second
 type servers struct {
 	connect func(endpoint) (inspect.Client, error)
 	locate  func(context.Context, *servers) ([]endpoint, error)
-	opened  func(inspect.Client) // may be nil
 
 	mu      sync.Mutex
 	clients map[endpoint]inspect.Client
@@ -279,21 +278,8 @@ func (v *servers) client(e endpoint) (inspect.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.opened != nil {
-		v.opened(rdb)
-	}
 	v.clients[e] = rdb
 	return rdb, nil
-}
-
-// onOpen calls f for every open client now, and for each later one when it opens.
-func (v *servers) onOpen(f func(inspect.Client)) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.opened = f
-	for _, rdb := range v.clients {
-		f(rdb)
-	}
 }
 
 // forget closes the client of a server.

@@ -127,9 +127,6 @@ func (t *Target) ClientOf(addr string, db int) inspect.Client {
 	return nil
 }
 
-// OnOpen calls f for every open client now, and for each later one when it opens.
-func (t *Target) OnOpen(f func(inspect.Client)) { t.servers.onOpen(f) }
-
 // Master returns the address of the master of a single server that is a replica; "" if it is none.
 func (t *Target) Master(ctx context.Context) string {
 	info := t.Client.Info(ctx, "replication").Val()

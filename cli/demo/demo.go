@@ -118,8 +118,6 @@ func (d *Demo) Clients(context.Context) map[string]inspect.Client {
 // Source observes a demo: always the server with the sample locks, and the servers of the
 // Redlock while the load uses them. It has its own connections.
 type Source struct {
-	Client server.Client // of the server with the sample locks
-
 	main   *inspect.BackgroundWatcher
 	quorum *inspect.MultiSource
 	load   *loadgen.Group
@@ -131,8 +129,7 @@ type Source struct {
 // must close the result.
 func (d *Demo) Source(newScanner func(inspect.Client) *inspect.Scanner) *Source {
 	s := &Source{load: d.Load, byAddr: make(map[string]inspect.Client)}
-	s.Client = s.connect(d.main)
-	s.main = inspect.StartWatcher(inspect.NewWatcher(newScanner(s.Client)))
+	s.main = inspect.StartWatcher(inspect.NewWatcher(newScanner(s.connect(d.main))))
 	s.stop = append(s.stop, s.main.Close)
 	var nodes []inspect.NamedSource
 	for _, n := range d.quorum.nodes {

@@ -20,7 +20,6 @@ import (
 // types compiles all of their methods again, which takes more than a second.
 type Client interface {
 	redis.Cmdable
-	AddHook(hook redis.Hook)
 	Do(ctx context.Context, args ...any) *redis.Cmd
 	PoolStats() *redis.PoolStats
 	Close() error
