@@ -186,7 +186,7 @@ func TestTheOutcomeIsLoggedBeforeTheScreenEnds(t *testing.T) {
 	t.Parallel()
 	srv, log := server.ForTest(t), filepath.Join(t.TempDir(), "audit.jsonl")
 	send(t, srv.Addr(), "SET", "lock:a", token, "PX", 600_000)
-	term := openTerminal(t, 100, 24, "--write", "--no-state", "--audit-log", log, "--timeout", "500ms", "-u", "redis://"+srv.Addr())
+	term := openTerminal(t, 100, 24, "--write", "--audit-log", log, "--timeout", "500ms", "-u", "redis://"+srv.Addr())
 	term.want("lock:a").press("x").want("release it").press("r").want("leave it")
 	check.NoError(t, srv.Freeze())
 	term.press("y")

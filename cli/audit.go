@@ -123,6 +123,19 @@ func openAuditFile(path string) (io.WriteCloser, error) {
 	return syncedFile{f}, nil
 }
 
+// stateFolder returns locktop's folder in the user's state directory, which may not exist.
+func stateFolder() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if state == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "locktop"), nil
+}
+
 // ownersOnly returns an error unless f is a regular file that only its owner can
 // read.
 func ownersOnly(f *os.File, path string) error {

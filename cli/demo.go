@@ -34,14 +34,13 @@ of scenes. With a name the demo begins with that scene: ` + strings.Join(scenari
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: scenarioNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			look.noState = true // what suits the demo says nothing about a server
 			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))
 		},
 	}
 	set := flagSection("Demo")
 	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
 	set.BoolVar(&real, "real", false, "start redis-servers, one and five more for a Redlock, and stop them at the end")
-	cmdFlags(cmd, set, s.flags(), subset(look.flags(), func(name string) bool { return name != "no-state" }))
+	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }
 

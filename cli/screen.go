@@ -32,7 +32,6 @@ import (
 type screenFlags struct {
 	theme, glyphs string
 	noMouse       bool
-	noState       bool
 	notify        bool
 	every         time.Duration
 
@@ -45,7 +44,6 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the set of characters for drawing: "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
 	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
-	set.BoolVar(&a.noState, "no-state", false, "neither read nor write the settings of the last session: page, order, columns, theme")
 	set.BoolVar(&a.notify, "notify", false, "ring the bell and send a notice to the desktop (OSC 9, OSC 777) on a new critical finding while the terminal is not in focus")
 	return set
 }
@@ -151,9 +149,6 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
 	if look.notify {
 		w.Notifier = notifier{p.out}
-	}
-	if !look.noState {
-		w.Memory = stateFile{p.notes.warning}
 	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {

@@ -36,9 +36,6 @@ type app struct {
 	typed []string // earlier commands, newest last
 
 	alarm alarm
-
-	recalled    Remembered // from an earlier session
-	chosenTheme string     // by :theme, in this session or an earlier one; "" if none was
 }
 
 func newApp(ctx context.Context, w Config) *app {
@@ -67,7 +64,6 @@ func newApp(ctx context.Context, w Config) *app {
 	}
 	a.screen.renderer = renderer(w.Colours)
 	a.screen.theme = themeNamed(w.Theme, a.screen.renderer)
-	a.recall()
 	return a
 }
 

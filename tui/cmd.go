@@ -204,12 +204,6 @@ func runProgram(ctx context.Context, r Runner, name string, args []string) tea.C
 	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg { return programMsg{name, err} })
 }
 
-// recall reads what an earlier session remembered, before the first frame.
-func recall(m Memory) (Remembered, error) { return m.Recall() }
-
-// remember stores what the next session shall know, after the last frame.
-func remember(m Memory, r Remembered) { m.Remember(r) }
-
 // guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
 // restores the terminal.
 func guarded(cmd tea.Cmd) tea.Cmd {

@@ -145,7 +145,7 @@ func commonPrefix(all []string) string {
 }
 
 func (a *app) setTheme(name string) (tea.Cmd, error) {
-	a.screen.theme, a.chosenTheme = themeNamed(name, a.screen.renderer), name
+	a.screen.theme = themeNamed(name, a.screen.renderer)
 	return nil, nil
 }
 
@@ -192,18 +192,15 @@ func orders() []string {
 	return all
 }
 
+// setOrder sorts the locks by one of orders, and shows its column.
 func (a *app) setOrder(name string) (tea.Cmd, error) {
-	a.locks().sortByName(name)
-	return a.perform(openLocks), nil
-}
-
-// sortByName sorts the locks by one of orders, and shows its column.
-func (p *locksPage) sortByName(name string) {
+	p := a.locks()
 	if p.group == byClass {
 		p.groupBy(noGroup)
 	}
 	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
 	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil }), false
+	return a.perform(openLocks), nil
 }
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {

@@ -105,15 +105,6 @@ type Notifier interface {
 	Notify(text string) error // of one line, without control characters
 }
 
-// Memory keeps what the screen remembers from one session to the next. With a nil Memory, it
-// remembers nothing.
-type Memory interface {
-	// Recall returns what was remembered, or the zero Remembered if nothing was. After an error
-	// the screen shows the error and starts as if nothing was.
-	Recall() (Remembered, error)
-	Remember(Remembered)
-}
-
 // Clipboard receives copied text. Nil means that there is no clipboard.
 type Clipboard interface {
 	Copy(text string) error

@@ -39,7 +39,6 @@ type Config struct {
 	Keys       map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
 	Commands   []RowCommand       // commands on a lock
 	Runner     Runner             // nil only if there are no Commands
-	Memory     Memory             // nil if nothing is remembered
 	Notifier   Notifier           // nil if the user is not notified
 
 	Title   string          // the connected server, without credentials
@@ -69,7 +68,6 @@ func Run(ctx context.Context, w Config) error {
 	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
 	stop()
 	a.acting.Lock() // the outcome of an action is logged
-	a.remember()
 	switch {
 	case err == nil && a.interrupted:
 		return ErrInterrupted

@@ -51,17 +51,13 @@ func TestLocksAreShownByClass(t *testing.T) {
 
 func TestClassesHaveAnOrderOfTheirOwn(t *testing.T) {
 	w, _ := contended()
-	w.Memory = &fakeMemory{}
 	drive(t, w, func(d *driver) {
 		d.size(140, 40).wait(time.Second).press(":").enter("group class").press("enter").press("right").want("sorted classes by class").wantOrder("job:*", "orders:*")
 		d.press("t").want("no lock to tag").size(50, 12).want("orders:*").size(140, 40)
-		d.app.remember()
 		d.press(":").enter("sort owner").press("enter").want("sorted by owner", "job:2")
 		d.press("/").enter("orders").press("enter", ":").enter("group class").press("enter").want("orders:*").wantNot("job:*")
 		d.press("p").wantNot("pay-1")
 	})
-	m := w.Memory.(*fakeMemory)
-	check.True(t, m.Sort == "severity", "the order of classes is remembered as %q", m.Sort)
 }
 
 // A client that only asks has waited from its first request to its last one.

@@ -132,7 +132,7 @@ func startObservers(ctx context.Context, program, addr string) (stop func() erro
 		started = append(started, cmd)
 	}
 	for range 2 {
-		out, err := exec.CommandContext(ctx, "tmux", append(terminal, "new-session", "-d", "-x", "140", "-y", "40", program, "--no-state", "-u", url)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "tmux", append(terminal, "new-session", "-d", "-x", "140", "-y", "40", program, "-u", url)...).CombinedOutput()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start a screen in tmux, which must be installed: %w: %s", err, out), stop())
 		}
