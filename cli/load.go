@@ -40,7 +40,6 @@ type loadOptions struct {
 	json    bool
 	files   outputFiles
 	check   bool
-	witness string
 	control string
 	agents  int
 	joining time.Duration
@@ -111,7 +110,6 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
 	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
-	out.StringVar(&o.witness, "witness", "", "`address` of another Redis server, in which the clients note the order of their holds: it proves overlaps without a clock; with agents it is the control server, or none")
 	return []*pflag.FlagSet{load, several, out}
 }
 
@@ -176,11 +174,6 @@ func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, ar
 		return err
 	}
 	defer on.close()
-	if o.control == "" {
-		if on.witness, err = p.dialWitness(ctx, c, o, on); err != nil {
-			return err
-		}
-	}
 	sides := s.Sides()
 	for _, side := range sides {
 		if err := on.checkPrefix(ctx, side, o.force); err != nil {

@@ -15,9 +15,6 @@ import (
 	"locktop/tui/widget"
 )
 
-// noWitness is the value of --witness for no witness.
-const noWitness = "none"
-
 // addAgentFlags adds the flags of a load by agents.
 func (o *loadOptions) addAgentFlags(set *pflag.FlagSet) {
 	set.StringVar(&o.control, "control", "", "`address` of a Redis server at which locktop agent waits for work: the agents run the clients")
@@ -38,8 +35,6 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("", "--demo and --control contradict each other: agents load a server that runs")
 	case o.agents < 1 || o.agents > loadgen.MaxAgents:
 		return usageErrorf("", "--control needs --agents: how many, 1 to %d", loadgen.MaxAgents)
-	case o.witness != "" && o.witness != noWitness:
-		return usageErrorf("--witness none leaves it out", "--witness: with agents, the control server is the witness")
 	case o.check:
 		return usageErrorf("the witness sees the clients of all agents", "--check sees one process only")
 	case o.files.events != "":
@@ -100,7 +95,7 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 	}
 	load, err = agents.New(agents.Config{
 		Control: control.Client, Servers: on.Servers, Target: target, Scenario: s, Agents: o.agents,
-		Witness: o.witness != noWitness, Patience: o.joining, Note: func(text string) { p.notes.note("%s", widget.Plain(text)) },
+		Patience: o.joining, Note: func(text string) { p.notes.note("%s", widget.Plain(text)) },
 	})
 	if err != nil {
 		control.Close()

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"locktop/loadgen/agents"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/report"
-	"locktop/loadgen/witness"
 	"locktop/tui/widget"
 )
 
@@ -36,14 +34,12 @@ type runner interface {
 
 // variant is one run of a load. A load that compares locks has several.
 type variant struct {
-	run       runner
-	seconds   report.SecondsRecorder
-	history   *oracle.History
-	witness   *witness.Witness // nil: there is none
-	witnessed *witness.Results // after closeWitness
-	files     *openFiles
-	agents    *agents.Load // nil: the clients run in this process
-	stopErr   error
+	run     runner
+	seconds report.SecondsRecorder
+	history *oracle.History
+	files   *openFiles
+	agents  *agents.Load // nil: the clients run in this process
+	stopErr error
 }
 
 // runVariants runs all variants at once, until they end or ctx ends, and reports.
@@ -52,7 +48,6 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 	defer func() {
 		for _, s := range variants {
 			_ = s.run.Close()
-			s.closeWitness()
 		}
 	}()
 	for i, scenario := range scenarios {
@@ -77,28 +72,11 @@ func (p *program) drive(ctx context.Context, o *loadOptions, variants []*variant
 	for _, s := range variants {
 		s.stopErr = s.run.Stop()
 		s.seconds.Add(s.run.Metrics())
-		s.closeWitness()
 	}
 	return p.report(ctx, o, variants)
 }
 
-// closeWitnessWithin is the time limit for the end of a witness.
-const closeWitnessWithin = 10 * time.Second
-
-// closeWitness has the witness judge all holds. The results have its error. A second call
-// does nothing.
-func (s *variant) closeWitness() {
-	if s.witness == nil || s.witnessed != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWitnessWithin)
-	defer cancel()
-	_ = s.witness.Close(ctx)
-	r := s.witness.Results()
-	s.witnessed = &r
-}
-
-// openVariant creates a variant: a run with its files, its history and its witness.
+// openVariant creates a variant: a run with its files and its history.
 func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
@@ -108,12 +86,6 @@ func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario
 	if o.check {
 		s.history = &oracle.History{}
 		run.Record(s.history)
-	}
-	if on.witness != nil {
-		if s.witness, err = witness.Open(ctx, on.witness.Client, rand.Text(), run.Scenario().Lock.Limit()); err != nil {
-			return nil, err
-		}
-		run.Witness(s.witness)
 	}
 	s.files, err = o.files.open(number)
 	if err != nil {
@@ -192,7 +164,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Witness: s.witnessed, Baseline: o.baseline}
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Baseline: o.baseline}
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()
 		}

@@ -20,10 +20,9 @@ import (
 // loadServers has the servers of a load.
 type loadServers struct {
 	loadgen.Servers
-	ours    bool            // started by this process
-	witness *connect.Target // nil: there is none
-	title   string
-	close   func()
+	ours  bool // started by this process
+	title string
+	close func()
 }
 
 // openLoadServers connects to the servers of the flags, or starts servers.
@@ -79,20 +78,6 @@ func (p *program) dialLocal(ctx context.Context, c *connect.Flags, force bool) (
 
 func notLocal(hint, remote string) error {
 	return usageErrorf(hint, "%s is on another machine: a load may slow down its other clients", remote)
-}
-
-// dialWitness connects to the server of the witness. It returns nil if there is none.
-func (p *program) dialWitness(ctx context.Context, c *connect.Flags, o *loadOptions, on *loadServers) (*connect.Target, error) {
-	if o.witness == "" || o.witness == noWitness {
-		return nil, nil
-	}
-	t, err := p.dialLocal(ctx, c.Elsewhere(o.witness), o.force)
-	if err != nil {
-		return nil, err
-	}
-	rest := on.close
-	on.close = func() { t.Close(); rest() }
-	return t, nil
 }
 
 // dialNodes connects to the servers of a quorum.

@@ -34,7 +34,6 @@ type Metrics struct {
 
 	Violations oracle.Violations // a key is stuck after 3 TTLs
 	Oracles    int               // number of processes of which each one's oracle sees only its own clients; 0 = one oracle sees all clients
-	Witnessed  bool              // a witness judges the holds of all processes
 	Faults     []FaultOutcome    // of the scenario, in order
 	Outage     Outage
 	Stall      Stall

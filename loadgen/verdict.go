@@ -119,13 +119,10 @@ const shortOfCPU = 50 * time.Millisecond
 // Together returns the text of a verdict if no two clients, or no more than a semaphore
 // admits, were inside at once, as far as the oracles saw.
 func (m Metrics) Together(s Scenario) string {
-	switch {
-	case m.Oracles < 2:
+	if m.Oracles < 2 {
 		return "No " + s.Lock.TooMany() + " were inside at once."
-	case m.Witnessed:
-		return "No overlap was seen: each agent saw its own clients, the witness those with valid leases."
 	}
-	return "No overlap was seen: each agent saw its own clients."
+	return "No overlap was seen: each agent saw its own clients, the witness those with valid leases."
 }
 
 // overlapFinding describes the overlaps.

@@ -50,7 +50,7 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlocks = n }},
 		{"stuck", func(m *Metrics, n int64) { m.Violations.Stuck = n }},
 		{"stuck without a fault", func(m *Metrics, n int64) { m.Violations.Stuck, m.Violations.UnexplainedStuck = 2*n-1, n }},
-		{"agents", func(m *Metrics, n int64) { m.Oracles, m.Witnessed = 2, n == 2 }},
+		{"agents", func(m *Metrics, n int64) { m.Oracles = 1 + int(n) }},
 		{"work of agents", func(m *Metrics, n int64) {
 			m.Oracles = int(n)
 			m.Violations.WorkOverlap = oracle.Overlap{Count: 1, Longest: 138 * time.Millisecond}

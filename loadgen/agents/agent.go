@@ -127,9 +127,9 @@ type share struct {
 	plan    plan
 	whole   loadgen.Scenario // of the whole run
 	run     *loadgen.Run
-	witness *witness.Witness // nil: there is none
-	behind  time.Duration    // what must be added to the clock of this machine to get the control server's
-	shift   time.Duration    // what must be added to time.Now, by which the run goes, to get the clock of this machine
+	witness *witness.Witness
+	behind  time.Duration // what must be added to the clock of this machine to get the control server's
+	shift   time.Duration // what must be added to time.Now, by which the run goes, to get the clock of this machine
 
 	answered time.Time             // when the control server last answered
 	unsent   []loadgen.SecondShare // of snapshots that could not be sent
@@ -182,10 +182,8 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 			}
 		}()
 	}
-	if p.Witness {
-		h.witness = witness.Join(a.Control, t.Run)
-		h.run.Witness(h.witness)
-	}
+	h.witness = witness.Join(a.Control, t.Run)
+	h.run.Witness(h.witness)
 	return h.takePart(ctx, mine)
 }
 

@@ -69,7 +69,6 @@ type plan struct {
 	Agents   int    `json:"agents"`
 	Target   Target `json:"target"`
 	Scenario string `json:"scenario"` // of the whole run, in the file format
-	Witness  bool   `json:"witness"`  // the clients note their holds on the control server
 }
 
 // maxPlan is the largest length of a plan.

@@ -21,7 +21,6 @@ type Config struct {
 	Target   Target          // the same servers, for the agents
 	Scenario loadgen.Scenario
 	Agents   int
-	Witness  bool          // the clients note their holds on the control server
 	Patience time.Duration // time to wait for agents; 0 = 1 min
 	Note     func(string)  // tells the user what happens, in one line; nil: nothing is told
 }
@@ -219,10 +218,10 @@ func (l *Load) Metrics() loadgen.Metrics {
 	return loadgen.Metrics{}
 }
 
-// Witness returns the results of the witness, nil if there is none.
+// Witness returns the results of the witness, nil before the first start.
 func (l *Load) Witness() *witness.Results {
 	s := l.current()
-	if s == nil || s.witness == nil {
+	if s == nil {
 		return nil
 	}
 	r := s.witness.Results()

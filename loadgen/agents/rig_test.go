@@ -121,7 +121,7 @@ func (r *rig) listen(_ string, agent int) (func(loadgen.Event), func() error, er
 func (r *rig) start(n int, s loadgen.Scenario) *Load {
 	r.t.Helper()
 	l, err := New(Config{
-		Control: r.control, Servers: r.on, Target: Target{Addresses: r.targets}, Scenario: s, Agents: n, Witness: true,
+		Control: r.control, Servers: r.on, Target: Target{Addresses: r.targets}, Scenario: s, Agents: n,
 		Patience: 30 * time.Second, Note: r.note,
 	})
 	check.NoError(r.t, err)

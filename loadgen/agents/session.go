@@ -27,7 +27,7 @@ type session struct {
 	control  control
 	scenario loadgen.Scenario
 	keeper   *loadgen.Run
-	witness  *witness.Witness // nil: there is none
+	witness  *witness.Witness // nil until open
 	began    time.Time
 
 	asked  chan struct{} // closed by ask
@@ -61,12 +61,10 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 	}()
 	ctx := l.beginOpening(s)
 	defer l.endOpening()
-	if l.config.Witness {
-		soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
-		defer cancel()
-		if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
-			return nil, err
-		}
+	soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
+	defer cancel()
+	if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
+		return nil, err
 	}
 	if err := s.keep(); err != nil {
 		return nil, err
@@ -134,7 +132,7 @@ func (s *session) keep() error {
 // publish writes the plan and the tickets.
 func (s *session) publish(ctx context.Context) error {
 	text, err := json.Marshal(plan{
-		Protocol: Protocol, Agents: s.config.Agents, Target: s.config.Target, Scenario: string(s.scenario.Marshal()), Witness: s.witness != nil,
+		Protocol: Protocol, Agents: s.config.Agents, Target: s.config.Target, Scenario: string(s.scenario.Marshal()),
 	})
 	if err != nil {
 		return err

@@ -253,11 +253,9 @@ func (s *session) finish() {
 	s.ask()
 	err := s.keeper.Close()
 	s.faults.Wait()
-	if s.witness != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), controlGone)
-		_ = s.witness.Close(ctx) // the results have the error
-		cancel()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), controlGone)
+	_ = s.witness.Close(ctx) // the results have the error
+	cancel()
 	s.forget()
 	s.mu.Lock()
 	s.ended = true
@@ -309,7 +307,7 @@ func (s *session) metrics() loadgen.Metrics {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.merger.Metrics()
-	m.Running, m.Witnessed = !s.ended, s.witness != nil
+	m.Running = !s.ended
 	if len(s.members) > 1 {
 		m.Oracles = len(s.members)
 	}
