@@ -88,17 +88,8 @@ func keyArguments(key string) []string {
 }
 
 func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key string) error {
-	g, l, err := p.inspectLock(ctx, r.target, &r.selection, key)
-	if err == nil && l.State(g.At) == keyspace.Waiting { // a second look tells a hand-off from waiters that nobody wakes
-		first := keyspace.CarryOver(keyspace.Snapshot{}, g.Snapshot)
-		pause, stop := context.WithTimeout(ctx, keyspace.FreeTooLong+keyspace.FreeTooLong/10)
-		<-pause.Done()
-		stop()
-		if g, l, err = p.inspectLock(ctx, r.target, &r.selection, key); err == nil {
-			g.View = render.NewView(keyspace.CarryOver(first, g.Snapshot), r.selection.databases)
-			l = *g.Locks[0]
-		}
-	}
+	g, l, err := p.inspectLock(ctx, r.target, &r.selection, key, repeated{2, keyspace.FreeTooLong + keyspace.FreeTooLong/10,
+		func(l *keyspace.Lock, at time.Time) bool { return l.State(at) != keyspace.Waiting }})
 	if err != nil {
 		return err
 	}
@@ -116,10 +107,27 @@ func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key stri
 	return nil
 }
 
+// repeated is how often to look at a lock until enough is known, and with what pause: a single look shows neither renewals
+// nor waiters that nobody wakes.
+type repeated struct {
+	most   int // 0 is one look, too
+	pause  time.Duration
+	enough func(l *keyspace.Lock, at time.Time) bool
+}
+
 // inspectLock reads the lock under one key from all servers, and warns of what could not be
 // read.
-func (p *program) inspectLock(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, keyspace.Lock, error) {
+func (p *program) inspectLock(ctx context.Context, t *connect.Target, s *selection, key string, how repeated) (inspection, keyspace.Lock, error) {
 	g, err := inspectKey(ctx, t, s, key)
+	known := keyspace.CarryOver(keyspace.Snapshot{}, g.Snapshot)
+	for n := 1; n < how.most && err == nil && len(g.Locks) > 0 && !how.enough(g.Locks[0], g.At); n++ {
+		pause, stop := context.WithTimeout(ctx, how.pause)
+		<-pause.Done()
+		stop()
+		g, err = inspectKey(ctx, t, s, key)
+		known = keyspace.CarryOver(known, g.Snapshot)
+		g.View = render.NewView(known, s.databases)
+	}
 	if err != nil {
 		return g, keyspace.Lock{}, scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
 	}
@@ -159,23 +167,6 @@ func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string
 	snap, err := source.Snapshot(ctx)
 	g.View = render.NewView(snap, s.databases)
 	return g, err
-}
-
-// watchable is the greatest TTL at which watchHold may see a renewal.
-const watchable = time.Minute
-
-// watchHold looks at a lock until it has seen two renewals, for at most 3 s. One look does not show that a lock is renewed.
-func watchHold(ctx context.Context, t *connect.Target, s *selection, key string, g inspection) inspection {
-	end := time.Now().Add(3 * time.Second)
-	for ; len(g.Locks) > 0 && g.Locks[0].Renewals < 2 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		again, err := inspectKey(ctx, t, s, key)
-		if err != nil {
-			break
-		}
-		again.View = render.NewView(keyspace.CarryOver(g.Snapshot, again.Snapshot), s.databases)
-		g = again
-	}
-	return g
 }
 
 // whichDatabases lists the databases with the lock.

@@ -113,18 +113,16 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	defer t.Close()
-	g, seen, err := p.inspectLock(ctx, t, s, key)
+	asks := o.write && !o.yes && isTerminal(p.in)
+	g, seen, err := p.inspectLock(ctx, t, s, key, repeated{30, 100 * time.Millisecond, func(l *keyspace.Lock, now time.Time) bool {
+		left, expires := l.TTL(now)
+		return !asks || !expires || left >= time.Minute || l.Renewals >= 2 // 3 s show no slower renewals
+	}})
 	if err != nil {
 		return err
 	}
 	if c.AllDatabases() && len(g.Locks) > 1 {
 		return usageErrorf("choose one with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
-	}
-	if left, expires := seen.TTL(g.At); expires && left < watchable && o.write && !o.yes && isTerminal(p.in) {
-		g = watchHold(ctx, t, s, key, g)
-		if seen, err = g.lock(key); err != nil {
-			return err
-		}
 	}
 	if seen, err = o.selectHolder(seen); err != nil {
 		return err

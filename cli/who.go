@@ -101,7 +101,7 @@ type identity struct {
 
 func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string) error {
 	t, s := r.target, &r.selection
-	g, l, err := p.inspectLock(ctx, t, s, key)
+	g, l, err := p.inspectLock(ctx, t, s, key, repeated{})
 	if err != nil {
 		return err
 	}
