@@ -145,11 +145,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	defer log.close()
-	e := executorOf(t, log)
-	switch r, err := o.execute(ctx, e, seen); {
-	case r.Outcome == keyspace.Unanswered:
-		return p.lookAgain(ctx, e, t.Timeout, r, seen, err)
-	case err != nil:
+	if _, err := p.execute(ctx, o, executorOf(t, log), t.Timeout, seen); err != nil {
 		return errorOf(err)
 	}
 	_, err = fmt.Fprintln(p.out, o.summary(seen))
@@ -179,23 +175,20 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-func (o *releaseOptions) execute(ctx context.Context, e *release.Executor, seen keyspace.Lock) (keyspace.AuditRecord, error) {
-	if o.action() == keyspace.Expire {
-		return e.Expire(ctx, seen, o.giveTTL)
+// execute acts on a lock. Without an answer it warns of that, and returns what a look finds within a time limit.
+func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock) (keyspace.Outcome, error) {
+	r, err := e.Act(ctx, o.action(), seen, o.giveTTL)
+	if r.Outcome != keyspace.Unanswered {
+		return r.Outcome, err
 	}
-	return e.ForceRelease(ctx, seen)
-}
-
-// lookAgain warns of an action without an answer, and returns what a look finds within a time limit.
-func (p *program) lookAgain(ctx context.Context, e *release.Executor, limit time.Duration, r keyspace.AuditRecord, seen keyspace.Lock, unknown error) error {
-	p.notes.warning("%v", unknown)
+	p.notes.warning("%v", err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	text, err := e.Look(ctx, r, seen)
 	if err != nil {
 		text = "it is still not known: " + err.Error()
 	}
-	return &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
+	return r.Outcome, &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
 }
 
 // consequence describes what the action will change.

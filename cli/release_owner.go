@@ -126,13 +126,13 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 		if ctx.Err() != nil {
 			break
 		}
-		switch r, err := o.execute(ctx, e, l); {
-		case r.Outcome == keyspace.Unanswered:
-			unknown, failed = append(unknown, l), append(failed, p.lookAgain(ctx, e, limit, r, l, err))
-		case err != nil:
-			refused, failed = append(refused, l), append(failed, err)
-		default:
+		switch outcome, err := p.execute(ctx, o, e, limit, l); {
+		case err == nil:
 			done++
+		case outcome == keyspace.Unanswered:
+			unknown, failed = append(unknown, l), append(failed, err)
+		default:
+			refused, failed = append(refused, l), append(failed, err)
 		}
 	}
 	what := "released"

@@ -16,9 +16,9 @@ type slowExecutor struct {
 	answers chan struct{}
 }
 
-func (b *slowExecutor) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+func (b *slowExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lock, _ time.Duration) (keyspace.AuditRecord, error) {
 	r := b.results[l.Key]
-	r.Action = keyspace.ForceRelease
+	r.Action = act
 	if r.Outcome == keyspace.Done {
 		return r, nil
 	}

@@ -276,9 +276,11 @@ var ttlChoices = []time.Duration{
 	10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
-// change selects the next longer or shorter time. ForceRelease ignores it.
+// change selects the next longer or shorter time. ForceRelease has none.
 func (q *confirmDialog) change(direction int) {
-	q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
+	if q.pending.act != keyspace.ForceRelease {
+		q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
+	}
 }
 
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,

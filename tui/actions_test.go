@@ -24,29 +24,15 @@ type fakeExecutor struct {
 	found  string
 }
 
-func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
+func (b *fakeExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	if b.err == nil {
 		done := string(act) + " " + l.Key
-		for _, d := range ttl {
-			if d != defaultTTL {
-				done += " " + d.String()
-			}
+		if ttl != defaultTTL && ttl != 0 {
+			done += " " + ttl.String()
 		}
 		b.done = append(b.done, done)
 	}
 	return b.record, b.err
-}
-
-func (b *fakeExecutor) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
-	return b.do(keyspace.ForceRelease, l)
-}
-
-func (b *fakeExecutor) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
-	return b.do(keyspace.Extend, l, ttl)
-}
-
-func (b *fakeExecutor) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
-	return b.do(keyspace.Expire, l, ttl)
 }
 
 func (b *fakeExecutor) Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error) {
@@ -83,11 +69,11 @@ type holderExecutor struct {
 	released []string
 }
 
-func (b *holderExecutor) ForceRelease(ctx context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+func (b *holderExecutor) Act(ctx context.Context, act keyspace.Action, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	for _, h := range l.Holders {
 		b.released = append(b.released, h.ID)
 	}
-	return b.fakeExecutor.ForceRelease(ctx, l)
+	return b.fakeExecutor.Act(ctx, act, l, ttl)
 }
 
 func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {

@@ -151,14 +151,7 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 		msg := actedMsg{pendingAction: d, executor: b}
 		for i, l := range d.locks {
 			r := acted{lock: l}
-			switch d.act {
-			case keyspace.Expire:
-				r.record, r.err = b.Expire(a.ctx, l, ttls[i])
-			case keyspace.Extend:
-				r.record, r.err = b.Extend(a.ctx, l, ttls[i])
-			default:
-				r.record, r.err = b.ForceRelease(a.ctx, l)
-			}
+			r.record, r.err = b.Act(a.ctx, d.act, l, ttls[i])
 			msg.results = append(msg.results, r)
 		}
 		return msg

@@ -49,9 +49,7 @@ type Loader interface {
 // Executor changes locks of other clients. It changes a lock only if the lock is unchanged since
 // the snapshot, and audits every change. With a nil Executor, the screen is read-only.
 type Executor interface {
-	ForceRelease(context.Context, keyspace.Lock) (keyspace.AuditRecord, error)
-	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
-	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
+	Act(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error)
 	// Look reads a lock again after an action with the outcome Unanswered, until its servers answer
 	// or ctx ends. It returns what it has found as a sentence.
 	Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error)

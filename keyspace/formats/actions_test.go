@@ -37,9 +37,9 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
 	b := release.NewExecutor(always(map[string]inspect.Client{server.AddrOf(rdb): rdb}), everyFormat, full{})
-	_, err := b.ForceRelease(t.Context(), seen)
+	_, err := b.Act(t.Context(), keyspace.ForceRelease, seen, 0)
 	check.ErrorContains(t, err, "nothing was changed")
-	_, err = b.Extend(t.Context(), seen, time.Hour)
+	_, err = b.Act(t.Context(), keyspace.Extend, seen, time.Hour)
 	check.True(t, err != nil, "it was extended")
 	check.Equal(t, everything(t, rdb), before, "the server has")
 }
@@ -65,12 +65,12 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 		"value, in the script":             as("kim", "~*", "+del", "-get", "+getrange", "+strlen", "+pttl"),
 		"type":                             as("tom", "~*", "+del", "-get", "-type"),
 	} {
-		_, err := releaser(rdb).ForceRelease(t.Context(), seen)
+		_, err := releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0)
 		check.True(t, errors.Is(err, release.ErrNoPermission) && !errors.Is(err, release.ErrReadOnly) && !errors.Is(err, keyspace.ErrChanged),
 			"without the right to the %s: %v", what, err)
 	}
 	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
-	_, err := releaser(admin).ForceRelease(t.Context(), seen)
+	_, err := releaser(admin).Act(t.Context(), keyspace.ForceRelease, seen, 0)
 	check.ErrorIs(t, err, release.ErrReadOnly, "on a replica")
 	check.ErrorContains(t, err, ": READONLY You can't write against a read only replica.", "on a replica")
 	check.Equal(t, everything(t, admin), before, "the server has")
@@ -141,9 +141,9 @@ func handle(t *testing.T, rdb server.Client, f keyspace.Format, s keyspace.Sampl
 	b := releaser(rdb)
 	before := everything(t, rdb)
 	for what, other := range unlike(f, seen) {
-		_, err := b.ForceRelease(t.Context(), other)
+		_, err := b.Act(t.Context(), keyspace.ForceRelease, other, 0)
 		check.ErrorIs(t, err, keyspace.ErrChanged, "broken with another %s", what)
-		_, err = later(rdb, seen)(t.Context(), other, 48*time.Hour)
+		_, err = releaser(rdb).Act(t.Context(), later(seen), other, 48*time.Hour)
 		check.True(t, f.Actions.Extend == "" || errors.Is(err, keyspace.ErrChanged), "extended with another %s: %v", what, err)
 	}
 	check.Equal(t, everything(t, rdb), before, "nothing was to be done, and the server has")
@@ -152,14 +152,14 @@ func handle(t *testing.T, rdb server.Client, f keyspace.Format, s keyspace.Sampl
 		extend(t, rdb, seen)
 		keepsDeadlines(t, rdb, only(t, rdb, seen.Key))
 	}
-	check.Must(b.ForceRelease(t.Context(), seen))(t)
+	check.Must(b.Act(t.Context(), keyspace.ForceRelease, seen, 0))(t)
 	for _, l := range scan(t, rdb).Locks {
 		for _, h := range l.Holders {
 			check.True(t, l.Key != seen.Key || !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }),
 				"%s still holds it", h.ID)
 		}
 	}
-	_, err := b.ForceRelease(t.Context(), seen)
+	_, err := b.Act(t.Context(), keyspace.ForceRelease, seen, 0)
 	check.ErrorIs(t, err, keyspace.ErrChanged, "broken again")
 }
 
@@ -170,7 +170,7 @@ func extend(t *testing.T, rdb server.Client, seen keyspace.Lock) {
 	if left, ok := seen.TTL(clock(t, rdb)); ok {
 		ttl += left
 	}
-	check.Must(later(rdb, seen)(t.Context(), seen, ttl))(t)
+	check.Must(releaser(rdb).Act(t.Context(), later(seen), seen, ttl))(t)
 	now := only(t, rdb, seen.Key)
 	for _, h := range now.Holders {
 		left := h.Expires.Sub(clock(t, rdb))
@@ -178,7 +178,7 @@ func extend(t *testing.T, rdb server.Client, seen keyspace.Lock) {
 	}
 	left := rdb.PTTL(t.Context(), seen.Key).Val()
 	check.True(t, left == -1 || left >= ttl-time.Minute, "the key has %v left, want %v, or no end", left, ttl)
-	_, err := releaser(rdb).Expire(t.Context(), now, time.Minute)
+	_, err := releaser(rdb).Act(t.Context(), keyspace.Expire, now, time.Minute)
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "it has a deadline, and was given one: %v", err)
 }
 
@@ -199,11 +199,11 @@ func commandsOf(text string) (all [][]string) {
 }
 
 // later returns the action that sets a later deadline of a lock.
-func later(rdb server.Client, l keyspace.Lock) func(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error) {
+func later(l keyspace.Lock) keyspace.Action {
 	if l.Endless() {
-		return releaser(rdb).Expire
+		return keyspace.Expire
 	}
-	return releaser(rdb).Extend
+	return keyspace.Extend
 }
 
 // No action moves a deadline towards now. An extend to an earlier one changes nothing, and
@@ -211,12 +211,12 @@ func later(rdb server.Client, l keyspace.Lock) func(context.Context, keyspace.Lo
 func keepsDeadlines(t *testing.T, rdb server.Client, seen keyspace.Lock) {
 	t.Helper()
 	if seen.Endless() {
-		_, err := releaser(rdb).Extend(t.Context(), seen, time.Hour)
+		_, err := releaser(rdb).Act(t.Context(), keyspace.Extend, seen, time.Hour)
 		check.True(t, errors.Is(err, keyspace.ErrEndless), "a lock without a deadline was extended: %v", err)
 		return
 	}
 	before := deadlines(t, rdb)
-	_, err := releaser(rdb).Extend(t.Context(), seen, time.Second)
+	_, err := releaser(rdb).Act(t.Context(), keyspace.Extend, seen, time.Second)
 	check.ErrorIs(t, err, keyspace.ErrLater, "extended to an earlier deadline")
 	for of, at := range deadlines(t, rdb) {
 		check.AtMost(t, at.Sub(before[of]).Abs(), 5*time.Second, "the deadline of %s has moved by", of)
@@ -352,7 +352,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			now := clock(t, rdb)
 			seen := placed(t, rdb, c.key, now, commandsOf(c.commands))
-			got := heard(t, rdb, func() { check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t) })
+			got := heard(t, rdb, func() { check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0))(t) })
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
 				w = strings.ReplaceAll(w, "{process}", filled[max(0, len(filled)-12):])
@@ -384,7 +384,7 @@ func TestWaitersOnShardedChannelsAreWoken(t *testing.T) {
 	} {
 		seen := placed(t, rdb, key, clock(t, rdb), commandsOf(commands))
 		check.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
-		check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
+		check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0))(t)
 		check.Contains(t, rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_spublish:calls=1", "a release of %s", key)
 	}
 }
@@ -410,7 +410,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				seen := placed(t, rdb, s.Want.Key, clock(t, rdb), s.Commands)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
-				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
+				check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0))(t)
 				left := holders(t, rdb)
 				check.Require(t, len(left) == len(others), "%d holders are left, want %d", len(left), len(others))
 				for i, h := range left {
@@ -453,7 +453,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			"1", []string{"uniquejobs:digests"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands))))(t)
+			check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands)), 0))(t)
 			got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result()
 			check.True(t, err == nil && got[1] == c.want, "a waiter gets %q, %v", got, err)
 			check.DeepEqual(t, slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())), c.left, "it left")
@@ -468,7 +468,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	now := clock(t, rdb)
 	seen := placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}})
 	placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}})
-	_, err := releaser(rdb).ForceRelease(t.Context(), seen)
+	_, err := releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0)
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "broken: %v", err)
 }
 
@@ -484,7 +484,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: server.AddrOf(rdb), Token: seen})
 	}
 	written := &memoryLog{}
-	_, err := release.NewExecutor(always(nodes), everyFormat, written).ForceRelease(t.Context(), lock)
+	_, err := release.NewExecutor(always(nodes), everyFormat, written).Act(t.Context(), keyspace.ForceRelease, lock, 0)
 	check.ErrorIs(t, err, keyspace.ErrChanged)
 	check.ErrorContains(t, err, "1 of 3 servers")
 	check.ErrorContains(t, err, next)
@@ -526,7 +526,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 			[]string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.Must(releaser(rdb).ForceRelease(t.Context(), placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands))))(t)
+			check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, placed(t, rdb, c.key, clock(t, rdb), commandsOf(c.commands)), 0))(t)
 			got, want := everything(t, rdb), strings.Join(c.left, "\n")
 			check.True(t, got == want, "it left\n%s\nwant\n%s", got, want)
 		})
@@ -554,7 +554,7 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			seen := placed(t, rdb, c.key, now, commandsOf(c.commands))
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
-			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
+			check.Must(releaser(rdb).Act(t.Context(), keyspace.ForceRelease, seen, 0))(t)
 			check.Equal(t, everything(t, rdb), c.left, "it left")
 			check.AtMost(t, (rdb.PTTL(t.Context(), c.key).Val() - c.lasts).Abs(), time.Minute,
 				"it should last for %v, and that is off by", c.lasts)
@@ -569,7 +569,7 @@ func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
 			seen := placed(t, rdb, "{gpu}:timeout", clock(t, rdb), [][]string{
 				{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "9223372036854775807", endless, "{ms+7200000}", timed},
 			})
-			check.Must(releaser(rdb).Expire(t.Context(), seen, time.Minute))(t)
+			check.Must(releaser(rdb).Act(t.Context(), keyspace.Expire, seen, time.Minute))(t)
 			now := only(t, rdb, "{gpu}:timeout")
 			for id, want := range map[string]time.Duration{endless: time.Minute, timed: 2 * time.Hour} {
 				h, _ := now.Holder(id)

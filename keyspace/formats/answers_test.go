@@ -91,7 +91,7 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 			fault: func(_ *testing.T, f *faulty) { f.net.FreezeReplies() },
 			end:   func(_ *testing.T, f *faulty) { f.net.Heal() },
 			act: func(f *faulty, ctx context.Context) (keyspace.AuditRecord, error) {
-				return f.exec.Extend(ctx, f.seen, time.Hour)
+				return f.exec.Act(ctx, keyspace.Extend, f.seen, time.Hour)
 			},
 			outcome: keyspace.StillHeld, says: "it is still held, and ends in 59 m", now: ", ends in 59 m",
 		},
@@ -103,7 +103,7 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 			act, past := c.act, "released"
 			if act == nil {
 				act = func(f *faulty, ctx context.Context) (keyspace.AuditRecord, error) {
-					return f.exec.ForceRelease(ctx, f.seen)
+					return f.exec.Act(ctx, keyspace.ForceRelease, f.seen, 0)
 				}
 			} else {
 				past = "extended"
@@ -145,20 +145,20 @@ func (d *memoryLog) hides(t *testing.T, tokens ...string) {
 func TestAnActionThatWasNotSentHasFailed(t *testing.T) {
 	f := newFaulty(t)
 	check.NoError(t, f.srv.Kill())
-	r, err := f.exec.ForceRelease(t.Context(), f.seen) // the first command of a broken connection is sent, as far as is known
+	r, err := f.exec.Act(t.Context(), keyspace.ForceRelease, f.seen, 0) // the first command of a broken connection is sent, as far as is known
 	check.True(t, err != nil && r.Outcome != keyspace.Done, "%+v", r)
-	r, err = f.exec.ForceRelease(t.Context(), f.seen)
+	r, err = f.exec.Act(t.Context(), keyspace.ForceRelease, f.seen, 0)
 	check.ErrorContains(t, err, "connection refused")
 	check.Equal(t, r.Outcome, keyspace.Failed, "the outcome")
 
-	r, err = release.NewExecutor(always(nil), everyFormat, f.log).ForceRelease(t.Context(), f.seen)
+	r, err = release.NewExecutor(always(nil), everyFormat, f.log).Act(t.Context(), keyspace.ForceRelease, f.seen, 0)
 	check.ErrorContains(t, err, "there is no connection to the server")
 	check.Equal(t, r.Outcome, keyspace.Failed, "the outcome without a client")
 
 	before := len(f.log.lines)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = f.exec.ForceRelease(ended, f.seen)
+	_, err = f.exec.Act(ended, keyspace.ForceRelease, f.seen, 0)
 	check.ErrorContains(t, err, "nothing was changed")
 	check.Equal(t, len(f.log.lines), before, "records after the end of the context")
 }
@@ -169,7 +169,7 @@ func TestAnExecutorFindsItsServerWhenItActs(t *testing.T) {
 	nodes := map[string]inspect.Client{}
 	e := release.NewExecutor(func(context.Context) map[string]inspect.Client { return nodes }, everyFormat, f.log)
 	nodes = map[string]inspect.Client{f.srv.Addr(): f.admin}
-	r, err := e.ForceRelease(t.Context(), f.seen)
+	r, err := e.Act(t.Context(), keyspace.ForceRelease, f.seen, 0)
 	check.NoError(t, err)
 	check.Equal(t, r.Outcome, keyspace.Done, "the outcome")
 }
@@ -179,10 +179,10 @@ func TestAnExecutorFindsItsServerWhenItActs(t *testing.T) {
 func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 	t.Parallel()
 	free := func(e *release.Executor, l keyspace.Lock) (keyspace.AuditRecord, error) {
-		return e.ForceRelease(context.Background(), l)
+		return e.Act(context.Background(), keyspace.ForceRelease, l, 0)
 	}
 	extend := func(e *release.Executor, l keyspace.Lock) (keyspace.AuditRecord, error) {
-		return e.Extend(context.Background(), l, time.Hour)
+		return e.Act(context.Background(), keyspace.Extend, l, time.Hour)
 	}
 	for _, c := range []struct {
 		name                 string

@@ -82,7 +82,7 @@ func TestAFreeSemaphoreOfRedissonIsNotHeld(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"}, []string{"SET", key, permits})
 			l := only(t, rdb, key)
 			check.Equal(t, l.Format+" "+string(l.State(clock(t, rdb))), "redisson-count free", "%s of %s is", key, permits)
-			_, err := releaser(rdb).ForceRelease(t.Context(), l)
+			_, err := releaser(rdb).Act(t.Context(), keyspace.ForceRelease, l, 0)
 			check.True(t, err != nil && rdb.Exists(t.Context(), key).Val() == 1, "%s of %s was released: %v", key, permits, err)
 		}
 	}

@@ -203,7 +203,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 			continue // read while the holder changed
 		}
 		time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
-		switch _, err := b.ForceRelease(t.Context(), *snap.Locks[i]); {
+		switch _, err := b.Act(t.Context(), keyspace.ForceRelease, *snap.Locks[i], 0); {
 		case errors.Is(err, keyspace.ErrChanged):
 			all.changed++
 		case err != nil:

@@ -48,32 +48,17 @@ func NewExecutor(nodes func(context.Context) map[string]inspect.Client, formats 
 	return &Executor{nodes: nodes, formats: formats, log: log, now: time.Now}
 }
 
-// ForceRelease ends all holds in seen. To end only some, remove the others from
-// seen.Holders. The holders are not informed; they continue until they check.
+// Act runs an action on all holds in seen. To act on only some, remove the others from
+// seen.Holders. The holders are not informed; they continue until they check. ttl is the
+// time to live that Extend and Expire give from now on. A hold with a later deadline keeps
+// it: if all have one, Extend changes nothing and returns an ErrLater.
 //
-// It returns an ErrChanged and does nothing if the holders have changed, and an
-// ErrNotSupported if locks of this kind cannot be released by others. A Redlock is
-// released on all of its servers; that is done if a majority of them has answered that
-// the token is gone. A replica returns an ErrReadOnly, a missing permission an
-// ErrNoPermission. The outcome is Unanswered if a server may have run the script: see Look.
-func (e *Executor) ForceRelease(ctx context.Context, seen keyspace.Lock) (keyspace.AuditRecord, error) {
-	return e.perform(ctx, keyspace.ForceRelease, seen, 0)
-}
-
-// Extend sets a later deadline of the holds in seen, ttl from now. A hold with a later
-// deadline keeps it. If all have one, Extend changes nothing and returns an ErrLater.
-func (e *Executor) Extend(ctx context.Context, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
-	return e.perform(ctx, keyspace.Extend, seen, ttl)
-}
-
-// Expire sets a deadline on a lock that has none. It returns an ErrChanged if the lock
-// has one by now.
-func (e *Executor) Expire(ctx context.Context, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
-	return e.perform(ctx, keyspace.Expire, seen, ttl)
-}
-
-// perform runs an action and logs it.
-func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+// It returns an ErrChanged and does nothing if the holders have changed, or if an Expire finds
+// a deadline, and an ErrNotSupported if locks of this kind cannot be changed by others. A
+// Redlock is changed on all of its servers; that is done if a majority of them has answered
+// so. A replica returns an ErrReadOnly, a missing permission an ErrNoPermission. The outcome
+// is Unanswered if a server may have run the script: see Look.
+func (e *Executor) Act(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	scripts, err := keyspace.Scripts(e.formats, what, seen, ttl)
 	if err != nil {
 		return keyspace.AuditRecord{}, err
