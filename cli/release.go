@@ -197,12 +197,16 @@ func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	if votes := seen.VotesText(); votes != "" {
 		who += "; " + votes
 	}
-	waiters := "no waiters visible"
-	if n := seen.WaiterCount(); n > 0 {
-		waiters = humanize.Plural(n, "waiter") + " may get it next"
-	}
-	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), who, waiters,
+	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), who, next(seen.WaiterCount(), "it"),
 		seen.Consequence(o.action(), o.giveTTL, "its holder", at, at))
+}
+
+// next says which waiters may get the released locks, them.
+func next(waiters int, them string) string {
+	if waiters == 0 {
+		return "no waiters visible"
+	}
+	return humanize.Plural(waiters, "waiter") + " may get " + them + " next"
 }
 
 // summary describes what the action has changed.

@@ -99,11 +99,7 @@ func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock
 			late = " " + keyspace.LateUnlock
 		}
 	}
-	next := "no waiters visible"
-	if waiters > 0 {
-		next = humanize.Plural(waiters, "waiter") + " may get them next"
-	}
-	return text + "; it is not notified and will still believe it holds them; " + next + "." + late
+	return text + "; it is not notified and will still believe it holds them; " + next(waiters, "them") + "." + late
 }
 
 // firstKeys lists the first three keys and the number of the others.
@@ -135,11 +131,7 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 			refused, failed = append(refused, l), append(failed, err)
 		}
 	}
-	what := "released"
-	if o.action() == keyspace.Expire {
-		what = "set a deadline of " + humanize.Setting(o.giveTTL) + " for"
-	}
-	if _, err := fmt.Fprintf(p.out, "%s %s of %s of %s\n", what, humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner)); err != nil {
+	if _, err := fmt.Fprintf(p.out, "%s %s of %s of %s\n", o.action().Did(o.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner)); err != nil {
 		return err
 	}
 	if ctx.Err() != nil || len(failed) == 0 {

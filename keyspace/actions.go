@@ -100,6 +100,14 @@ func (a Action) Past() string {
 	return map[Action]string{ForceRelease: "released", Extend: "extended", Expire: "set to expire"}[a]
 }
 
+// Did names the action in the past tense, for a sentence that ends with the lock.
+func (a Action) Did(ttl time.Duration) string {
+	if a == Expire {
+		return "set a deadline of " + humanize.Setting(ttl) + " for"
+	}
+	return a.Past()
+}
+
 // Shortfall says what it means that servers did not answer; "" if it means nothing for the outcome.
 func (r AuditRecord) Shortfall() string {
 	then := "may hold a majority"

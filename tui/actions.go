@@ -54,17 +54,16 @@ type pendingAction struct {
 
 // lockAction is an action on a lock, with its key in the menu.
 type lockAction struct {
-	act                            keyspace.Action
-	key, label, detail, verb, past string
+	act                      keyspace.Action
+	key, label, detail, verb string
 }
 
 // lockActions are all actions on a lock, the least dangerous first.
 var lockActions = []lockAction{
 	{keyspace.Expire, "d", "set a deadline",
-		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, even while its holder works", "set a deadline for", ""},
-	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend", "extended"},
-	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working",
-		"release", "released"},
+		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, even while its holder works", "set a deadline for"},
+	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend"},
+	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working", "release"},
 }
 
 // actionMenu returns the menu of actions, the least dangerous first.
@@ -350,14 +349,6 @@ func (q *confirmDialog) text(s *state) []string {
 // named returns the action with its names.
 func (d pendingAction) named() lockAction {
 	return lockActions[slices.IndexFunc(lockActions, func(c lockAction) bool { return c.act == d.act })]
-}
-
-// did names the action in the past tense.
-func (d pendingAction) did() string {
-	if d.act == keyspace.Expire {
-		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
-	}
-	return d.named().past
 }
 
 // consequence describes the effect of the action on one lock.
