@@ -277,7 +277,7 @@ func TestSchemaOfContention(t *testing.T) {
 	hostile.Blames = slices.Clone(all.Blames)
 	hostile.Blames[0].Lock.Key = "\xff"
 	for _, d := range []render.ContentionDocument{
-		render.ContentionOf(contention.Report{}, 10), render.ContentionOf(all, 10), render.ContentionOf(all, 1), render.ContentionOf(hostile, 10),
+		render.ContentionOf(contention.Report{}, false, 10), render.ContentionOf(all, true, 10), render.ContentionOf(all, true, 1), render.ContentionOf(hostile, true, 10),
 	} {
 		printsTo(t, s, func(w io.Writer) error { return render.JSON(w, d) })
 	}
