@@ -210,7 +210,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 	without, none := busy(true)
 	t.Logf("%d quiet locks for %v: %d looks, %v in commands, and %.2f %% of a core: the server needs %.2f %% with them and %.2f %% without",
 		locks, lasting, looks, usec, 100*(with-without), 100*with, 100*without)
-	check.True(t, looks >= locks/2 && none <= 0, "%d looks, and %d with an LFU policy", looks, none)
+	check.True(t, looks >= locks/4 && none <= 0, "%d looks, and %d with an LFU policy", looks, none)
 	check.True(t, !testtier.Proving() || with-without <= 0.01, "the looks cost %.2f %% of the server's time", 100*(with-without))
 }
 
