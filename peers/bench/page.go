@@ -62,7 +62,7 @@ const again = `
 ` + "```sh" + `
 make bench-quick                        # under a minute: the goals only
 make bench                              # everything, and this page
-cd peers && go run ./bench -run B1      # one of them
+cd peers && go run ./bench -run B10     # one of them, here locks beside observers; needs tmux
 cd peers && go test -run '^$' -bench .  # the same as Go benchmarks
 ` + "```" + `
 `

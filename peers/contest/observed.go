@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"locktop/lock"
 )
 
-// observedRateGoal is the least rate of a lock beside observers, to the rate without them.
-const observedRateGoal = 0.9
+// watchedRateGoal is the least rate of a lock beside a watch, to the rate without one.
+const watchedRateGoal = 0.95
 
 // observedKinds returns all kinds of locks of package lock.
 func observedKinds() []Contender {
@@ -33,11 +34,12 @@ func observedKinds() []Contender {
 	}
 }
 
-// observed measures each kind of lock without observers, beside them, and without them again.
+// observed measures each kind of lock without observers, beside a watch, beside all observers, and
+// without them again.
 func observed(ctx context.Context, t *Testbed, size Size) (_ Result, err error) {
 	result := Result{
 		Title: "B10: locks that locktop watches",
-		About: "16 clients, each like a process of its own, lock one key, hold it for 5 ms and want it again at once. Beside them run `locktop watch`, `locktop contention`, `locktop export` and two screens, all on the same two cores. The ratios are those of neighbouring windows: with observers to without, and, as the noise, without to without. Commands are those of the server per acquire, with those of the observers.",
+		About: "16 clients, each like a process of its own, lock one key, hold it for 5 ms and want it again at once. *watch*: beside `locktop watch`. *all*: beside `locktop watch`, `locktop contention`, `locktop export` and two screens. Everything shares two cores, and each observer reads each change of the lock. A ratio compares neighbouring windows; the noise is that of two windows without observers. Commands and the server's time are per acquire, with those of the observers.",
 	}
 	rounds, work := 3, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second, Hold: 5 * time.Millisecond}
 	if size == Quick {
@@ -49,36 +51,47 @@ func observed(ctx context.Context, t *Testbed, size Size) (_ Result, err error) 
 	}
 	defer remove()
 	setting := Setting{Clients: 16, Apart: true, Hot: true, ReadEvery: 3, Lease: longLease(), Work: work}
-	kinds := observedKinds()
-	var without, beside, again [][]Series // by round
+	kinds, beside := observedKinds(), [...][]observer{nil, observers[:1], observers, nil}
+	var samples [len(beside)][][]Series // by round
 	for range rounds {
-		for _, phase := range []*[][]Series{&without, &beside, &again} {
-			stop := func() error { return nil }
-			if phase == &beside {
-				if stop, err = startObservers(ctx, program, t.server.Addr()); err != nil {
-					return result, err
-				}
+		for i, some := range beside {
+			stop, err := startObservers(ctx, some, program, t.server.Addr())
+			if err != nil {
+				return result, err
 			}
 			all, err := t.runRounds(ctx, kinds, 1, setting)
 			if err = errors.Join(err, stop()); err != nil {
 				return result, fmt.Errorf("B10: %w", err)
 			}
-			*phase = append(*phase, all)
+			samples[i] = append(samples[i], all)
 		}
 	}
-	table := Table{Title: "16 clients, hold 5 ms", Columns: []string{
-		"acquires/s", "beside observers", "ratio", "noise", "wait p99 ms", "beside observers", "commands", "beside observers"}}
-	for i, kind := range kinds {
-		off, on, off2 := seriesIn(without, i), seriesIn(beside, i), seriesIn(again, i)
-		ratio := on.times(off, Sample.Rate)
-		table.Rows = append(table.Rows, []string{kind.Name,
-			exactly("%.0f", Sample.Rate)(off), exactly("%.0f", Sample.Rate)(on), short(ratio), short(off2.times(off, Sample.Rate)),
-			shortly(waitQuantile(0.99))(off), shortly(waitQuantile(0.99))(on), shortly(Sample.CommandCost)(off), shortly(Sample.CommandCost)(on)})
-		v := Verdict{name: "B10 " + kind.Name + " beside observers"}
-		v.atLeast("rate", ratio, observedRateGoal)
+	result.Tables = []Table{
+		{Title: "acquires per second", Columns: []string{"without", "watch", "all", "watch / without", "all / without", "noise"}},
+		{Title: "wait p99 ms, and commands and µs of the server per acquire", Columns: []string{
+			"without", "watch", "all", "commands", "watch", "all", "server µs", "watch", "all"}},
+	}
+	for kind := range kinds {
+		var series [len(beside)]Series
+		rates, costs := []string{kinds[kind].Name}, []string{kinds[kind].Name}
+		for i := range beside {
+			series[i] = seriesIn(samples[i], kind)
+		}
+		without, watched, all := series[0], series[1], series[2]
+		for _, s := range series[:3] {
+			rates = append(rates, exactly("%.0f", Sample.Rate)(s))
+		}
+		for _, s := range series[1:] {
+			rates = append(rates, short(s.times(without, Sample.Rate)))
+		}
+		for _, f := range []figure{waitQuantile(0.99), Sample.CommandCost, Sample.ServerCost} {
+			costs = append(costs, shortly(f)(without), shortly(f)(watched), shortly(f)(all))
+		}
+		result.Tables[0].Rows, result.Tables[1].Rows = append(result.Tables[0].Rows, rates), append(result.Tables[1].Rows, costs)
+		v := Verdict{name: "B10 " + kinds[kind].Name + " beside a watch"}
+		v.atLeast("rate", watched.times(without, Sample.Rate), watchedRateGoal)
 		result.Verdicts = append(result.Verdicts, v)
 	}
-	result.Tables = append(result.Tables, table)
 	return result, nil
 }
 
@@ -106,43 +119,64 @@ func buildLocktop(ctx context.Context) (program string, remove func(), err error
 	return program, func() { os.RemoveAll(dir) }, err
 }
 
-// startObservers starts what people run beside their locks, and waits until it has connected. The
-// screens need tmux.
-func startObservers(ctx context.Context, program, addr string) (stop func() error, err error) {
-	url := "redis://" + addr
+// observer is a command of locktop that runs beside the locks.
+type observer struct {
+	args   []string
+	screen bool // it needs a terminal
+}
+
+// observers are what people run beside their locks. Each but contention subscribes to patterns.
+var observers = []observer{
+	{args: []string{"watch", "--json", "--all"}},
+	{args: []string{"contention", "--for", "1h"}},
+	{args: []string{"export", "--web.listen-address", "127.0.0.1:0"}},
+	{screen: true},
+	{screen: true},
+}
+
+// startObservers starts observers, and waits until they have connected. Screens need tmux.
+func startObservers(ctx context.Context, some []observer, program, addr string) (stop func() error, err error) {
 	var started []*exec.Cmd
 	terminal := []string{"-S", program + ".tmux", "-f", os.DevNull}
+	screens := 0
 	stop = func() error {
 		var errs []error
 		for _, cmd := range started {
 			errs = append(errs, cmd.Process.Kill())
 			_ = cmd.Wait() // it was killed
 		}
-		return errors.Join(append(errs, exec.Command("tmux", append(terminal, "kill-server")...).Run())...)
-	}
-	for _, args := range [][]string{
-		{"watch", "--json", "--all", "-u", url},
-		{"contention", "--for", "1h", "-u", url},
-		{"export", "--web.listen-address", "127.0.0.1:0", "-u", url},
-	} {
-		cmd := exec.CommandContext(ctx, program, args...)
-		if err := cmd.Start(); err != nil {
-			return nil, errors.Join(err, stop())
+		if screens > 0 {
+			errs = append(errs, exec.Command("tmux", append(terminal, "kill-server")...).Run())
 		}
-		started = append(started, cmd)
+		return errors.Join(errs...)
 	}
-	for range 2 {
-		out, err := exec.CommandContext(ctx, "tmux", append(terminal, "new-session", "-d", "-x", "140", "-y", "40", program, "-u", url)...).CombinedOutput()
+	subscribed := 0
+	for _, o := range some {
+		args := append(slices.Clone(o.args), "-u", "redis://"+addr)
+		cmd := exec.CommandContext(ctx, program, args...)
+		if o.screen {
+			cmd = exec.CommandContext(ctx, "tmux", append(append(terminal, "new-session", "-d", "-x", "140", "-y", "40", program), args...)...)
+			err = cmd.Run()
+			screens++
+		} else if err = cmd.Start(); err == nil {
+			started = append(started, cmd)
+		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("start a screen in tmux, which must be installed: %w: %s", err, out), stop())
+			return nil, errors.Join(fmt.Errorf("start locktop, its screen in tmux: %w", err), stop())
+		}
+		if len(o.args) == 0 || o.args[0] != "contention" {
+			subscribed++
 		}
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	return stop, untilSubscribed(ctx, rdb, 4)
+	if err := untilSubscribed(ctx, rdb, subscribed); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return stop, nil
 }
 
-// untilSubscribed waits until so many clients subscribe to patterns: a watch, an exporter and two screens do.
+// untilSubscribed waits until so many clients subscribe to patterns.
 func untilSubscribed(ctx context.Context, rdb *redis.Client, n int) error {
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		clients, err := rdb.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
