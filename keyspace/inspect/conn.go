@@ -243,7 +243,7 @@ var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory,
 	"get", "getrange", "hgetall", "hlen", "hscan", "llen", "lrange", "pttl", "scard", "sscan", "strlen", "xlen", "xrange", "zcard", "zrange"}
 
 // lenientCommands may fail in any way: each has its own result.
-var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject}
+var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject, "info"}
 
 // cmdMemory reports the size of a value. Servers other than Redis may not have it; then
 // sizes are not checked.
