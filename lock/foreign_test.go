@@ -184,3 +184,19 @@ func TestALockOfAnotherKindIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// A counter that is no number keeps its value, and a withdrawal changes no hash without the marker, even if a
+// field looks like the claim of the process.
+func TestScriptsThatFollowAnAcquireLeaveForeignValuesAlone(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		r.storeForeign("SET KEY|text", "counter")
+		r.storeForeign("HSET KEY|q|1999999999000:a~000000000001|name|Zoe", "hash")
+		counter, hash := r.stored("counter"), r.stored("hash")
+		check.True(r, r.rdb.Eval(ctx, source(r, "redlock_raise.lua"), []string{"counter"}, 7).Err() != nil, "a text is raised")
+		withdraw := source(r, "waiters_common.lua", "tell.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_withdraw.lua")
+		reply, err := r.rdb.Eval(ctx, withdraw, []string{"hash"}, "a~000000000001", "open", "{hash}:free", "a~000000000001", "1").Int()
+		check.True(r, err == nil && reply == 0, "the withdrawal returns %d, %v", reply, err)
+		check.Equal(r, r.stored("counter"), counter, "the counter")
+		check.Equal(r, r.stored("hash"), hash, "the hash")
+	})
+}
