@@ -197,16 +197,25 @@ func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	if votes := seen.VotesText(); votes != "" {
 		who += "; " + votes
 	}
-	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), who, next(seen.WaiterCount(), "it"),
+	return fmt.Sprintf("%s is %s; %s; %s", render.ShortKey(seen.Key), who, next([]keyspace.Lock{seen}, "it"),
 		seen.Consequence(o.action(), o.giveTTL, "its holder", at, at))
 }
 
 // next says which waiters may get the released locks, them.
-func next(waiters int, them string) string {
-	if waiters == 0 {
-		return "no waiters visible"
+func next(locks []keyspace.Lock, them string) string {
+	waiters, known := 0, true
+	for i := range locks {
+		waiters += locks[i].WaiterCount()
+		known = known && render.ShowsWaiters(&locks[i])
 	}
-	return humanize.Plural(waiters, "waiter") + " may get " + them + " next"
+	switch {
+	case waiters > 0:
+		return humanize.Plural(waiters, "waiter") + " may get " + them + " next"
+	case known:
+		return "no waiters"
+	default:
+		return "waiters are not known"
+	}
 }
 
 // summary describes what the action has changed.

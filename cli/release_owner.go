@@ -92,14 +92,11 @@ func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock
 	if o.action() == keyspace.Expire {
 		return text + fmt.Sprintf("; they will expire after %s, even while it works: code that sets no TTL seldom renews one.", humanize.Setting(o.giveTTL))
 	}
-	waiters, late := 0, ""
-	for _, l := range locks {
-		waiters += l.WaiterCount()
-		if l.Unchecked {
-			late = " " + keyspace.LateUnlock
-		}
+	late := ""
+	if slices.ContainsFunc(locks, func(l keyspace.Lock) bool { return l.Unchecked }) {
+		late = " " + keyspace.LateUnlock
 	}
-	return text + "; it is not notified and will still believe it holds them; " + next(waiters, "them") + "." + late
+	return text + "; it is not notified and will still believe it holds them; " + next(locks, "them") + "." + late
 }
 
 // firstKeys lists the first three keys and the number of the others.

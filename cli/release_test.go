@@ -255,6 +255,17 @@ func TestADryRunTellsTheConsequence(t *testing.T) {
 	check.True(t, strings.Contains(got.errors, "1 lock: SINGLETONLOCK_") && strings.Contains(got.errors, late), "%+v", got)
 }
 
+// No waiters is said only of locks whose format shows them.
+func TestTheConsequenceSaysWhetherWaitersAreKnown(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:polled", token)
+	send(t, addr, "SET", "lock:queued", "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a")
+	for key, want := range map[string]string{"lock:polled": "; waiters are not known; ", "lock:queued": "; no waiters; "} {
+		got := locktop(t, "release", key, "--dry-run", "-u", "redis://"+addr)
+		check.Contains(t, got.errors, want, "the consequence for %s", key)
+	}
+}
+
 func TestReleaseOwnerNeedsPermissionAndAnOwner(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()

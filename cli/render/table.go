@@ -56,11 +56,14 @@ var showWaiters = sync.OnceValue(func() map[string]bool {
 	return names
 })
 
+// ShowsWaiters reports whether a lock is of a format that shows its waiters.
+func ShowsWaiters(l *keyspace.Lock) bool { return showWaiters()[l.Format] }
+
 // waiting returns the number of waiters, "?" if the format does not show them, and "≥1" if
 // another client asks for the lock.
 func waiting(l keyspace.Lock, now time.Time) string {
 	switch {
-	case l.WaiterCount() > 0 || showWaiters()[l.Format]:
+	case l.WaiterCount() > 0 || ShowsWaiters(&l):
 		return strconv.Itoa(l.WaiterCount())
 	case l.Asked(now):
 		return "≥1"
