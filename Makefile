@@ -28,6 +28,10 @@ rename: ## give the module the path MODULE, in go.mod, imports and documents
 test: ## run the tests; without redis-server some are skipped
 	$(GO) test $(PACKAGE)
 
+.PHONY: test-lab
+test-lab: ## run the tests of lab, a module of its own
+	cd lab && $(GO) test ./...
+
 .PHONY: test-long
 test-long: ## run the tests of the first tier and the long ones, as CI does
 	LOCKTOP_LONG=1 $(GO) test -timeout=20m $(PACKAGE)
@@ -62,16 +66,16 @@ fuzz: ## run every fuzz target for FUZZ (30s)
 	@bash .ci/fuzz $(FUZZ)
 
 .PHONY: bench
-bench: ## measure against other lock libraries and write docs/benchmarks.md (needs redis-server)
-	cd peers && $(GO) run ./bench -out ../docs/benchmarks.md
+bench: ## measure against other lock libraries and write lab/docs/benchmarks.md (needs redis-server)
+	cd lab && $(GO) run ./bench -out docs/benchmarks.md
 
 .PHONY: bench-quick
 bench-quick: ## run the benchmarks in under a minute: one line for each goal
-	@cd peers && $(GO) run ./bench -quick
+	@cd lab && $(GO) run ./bench -quick
 
 .PHONY: report-card
-report-card: ## run certify on the clients of peers/clients and write docs/report-card.md, and card.html with drawings
-	cd peers/clients && $(GO) run ../reportcard -out ../../docs/report-card.md -html ../../card.html
+report-card: ## run certify on the clients of lab/clients and write lab/docs/report-card.md, and card.html with drawings
+	cd lab/clients && $(GO) run ../reportcard -out ../docs/report-card.md -html ../../card.html
 
 .PHONY: gobench
 gobench: ## run the Go benchmarks of PACKAGE (./...)
@@ -86,18 +90,18 @@ simulate: ## simulate random clients of package lock for DURATION (10m) under a 
 ORDERS ?= 10000
 
 .PHONY: explore
-explore: ## run ORDERS (10000) orders of the messages of each kind of lock; see docs/proof.md
+explore: ## run ORDERS (10000) orders of the messages of each kind of lock; see lab/docs/proof.md
 	LOCKTOP_EXPLORE=$(ORDERS) $(GO) test ./lock -run 'TestExplore$$' -v -timeout 0
 
 MUTANTS ?= -defects
 
 .PHONY: mutants
 mutants: ## break package lock on purpose and see which test notices (needs redis-server); MUTANTS='-sample 40'
-	$(GO) run ./internal/mutants $(MUTANTS)
+	cd lab && $(GO) run ./mutants $(MUTANTS)
 
 .PHONY: soak
 soak: ## run load on all kinds of locks for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
-	$(GO) run ./loadgen/soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
+	cd lab && $(GO) run ./soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
 
 .PHONY: smoke
 smoke: ## start the built program in a terminal and press keys (needs tmux)

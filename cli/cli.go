@@ -182,7 +182,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 	root.AddCommand(
 		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.whoCommand(), p.contentionCommand(), p.releaseCommand(), p.doctorCommand(),
 		p.recordCommand(), p.replayCommand(), p.explainCommand(), p.exportCommand(), p.formatsCommand(), p.configCommand(),
-		p.loadCommand(), p.agentCommand(), p.scenariosCommand(), p.certifyCommand(),
+		p.loadCommand(), p.agentCommand(), p.scenariosCommand(),
 		p.versionCommand(), p.monitorCommand(),
 	)
 	for _, c := range append(root.Commands(), root) {

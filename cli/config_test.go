@@ -198,7 +198,7 @@ func TestTheSchemaOfTheConfigurationHasTheKeysOfTheReader(t *testing.T) {
 }
 
 // An error of the reader is one line with the number of the wrong line. It quotes no value, because
-// a value may be a password. The peers check that the schema agrees.
+// a value may be a password. The lab/compat checks that the schema agrees.
 func TestAnErrorInTheConfigurationNamesItsLine(t *testing.T) {
 	var table map[string]struct {
 		Lines  []string

@@ -232,10 +232,10 @@ func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 	testtier.Proof(t, "it takes minutes, and programs of other libraries")
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-C", "../peers", "-o", bin+"/", "./clients/redsync", "./clients/redislock").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../lab", "-o", bin+"/", "./clients/redsync", "./clients/redislock").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	peers, err := filepath.Abs("../peers/clients")
+	peers, err := filepath.Abs("../lab/clients")
 	check.NoError(t, err)
 	for name, library := range map[string]struct {
 		needs   []string // a command that fails if it cannot run

@@ -339,7 +339,7 @@ func existsInProject(command string) error {
 	}
 	pkg := filepath.Join(dir, strings.TrimSuffix(words[packages], "..."))
 	source, err := sourceOf(pkg)
-	if err != nil || source == "" && filepath.Base(pkg) != "peers" {
+	if err != nil || source == "" && filepath.Base(pkg) != "lab" {
 		return fmt.Errorf("there is no package in %s: %w", pkg, err)
 	}
 	for i, word := range words {

@@ -89,11 +89,6 @@ var docRules = []docRule{
 	{command: `^(\./)?locktop agent --control redis://ctl:6379 --allow`, way: serves, prints: `waiting for work`, seed: whatever, copies: 4},
 	{command: `^\./locktop agent `, way: stopped, prints: `waiting for work`, code: exitInterrupted, seed: whatever},
 	{command: `^for host in `, prints: `(?s)(waiting for work.*){4}`, seed: whatever},
-	{command: `^locktop certify --protocol$`, prints: `"op":"hello"`, seed: whatever},
-	{command: `^locktop certify .*--order `, prints: `FOUND release/a.a.af.b.a`, code: exitUnsafe, seed: whatever},
-	{command: `^locktop certify .*--exhaustive`, way: stopped, prints: `^locktop: locktop .*: (release|extend), `, code: exitInterrupted, seed: whatever},
-	{command: `^(\./)?locktop certify .*--json$`, way: stopped, prints: `"locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
-	{command: `^(\./)?locktop certify `, way: stopped, prints: `^locktop: locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
 	{command: `^locktop scenarios --from .* > night.yaml$`, makes: "night.yaml", prints: `^rate: `, seed: whatever},
 	{command: `^locktop load .* --agents 4 `, way: stopped, prints: `^locktop: agent \d of 4: `, code: exitInterrupted, seed: whatever}, // then all four are there
 	{command: `^locktop load .* --json > `, way: stopped, prints: `"note":".* [1-9]\d* holding`, code: exitInterrupted, seed: whatever},

@@ -41,8 +41,8 @@ const exitCodes = `  0    success
   4    no such lock
   5    the lock has changed since it was read; locktop changed nothing
   6    no connection to the server
-  98   load: a lock broke a promise; certify: a client failed a test
-  99   load: a threshold was missed, or the run is inconclusive; certify: a test is inconclusive
+  98   load: a lock broke a promise
+  99   load: a threshold was missed, or the run is inconclusive
   130  interrupted (SIGINT), 143 (SIGTERM), 129 (SIGHUP: the terminal was closed)
 `
 

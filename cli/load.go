@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"sync"
 	"time"
 
@@ -341,7 +342,10 @@ bound. No name of a key or an owner is in the file, unless --names.`,
 }
 
 func (p *program) listScenarios() error {
-	return p.printRows("SCENARIO\tLOCK\tRUNS\tWATCH", render.Each(scenarios.All(), func(s loadgen.Scenario) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
-	}))
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SCENARIO\tLOCK\tRUNS\tWATCH")
+	for _, s := range scenarios.All() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
+	}
+	return t.Flush()
 }

@@ -12,7 +12,7 @@ import (
 const crowd = 64
 
 // BenchmarkLoop runs the loop with all features, hardly any contention, and no
-// hold or think time. B1 of docs/benchmarks.md has the rate of the locks without it.
+// hold or think time. B1 of lab/docs/benchmarks.md has the rate of the locks without it.
 func BenchmarkLoop(b *testing.B) {
 	r := check.Must(New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),

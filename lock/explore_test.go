@@ -23,7 +23,7 @@ import (
 // The explorer enumerates the orders of the messages between a few clients and a server,
 // where the simulation draws them at random. In each order the clients do the same. It
 // differs from the usual one in a few steps: another message is delivered first, time passes
-// before the messages arrive, a connection breaks, or a server loses its data. docs/proof.md says
+// before the messages arrive, a connection breaks, or a server loses its data. lab/docs/proof.md says
 // what is enumerated.
 
 // Environment variables of the explorer: how many orders of each kind, at most, and one

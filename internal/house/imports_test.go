@@ -24,8 +24,7 @@ import (
 // x_test) their own package.
 var imports = map[string][]string{
 	".":                        {"cli"},
-	"loadgen/certify":          {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
-	"cli":                      {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                      {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                 {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
@@ -47,7 +46,6 @@ var imports = map[string][]string{
 	"internal/golden":          {},
 	"internal/htmlpage":        {},
 	"internal/house":           {},
-	"internal/mutants":         {},
 	"internal/netfault":        {},
 	"loadgen":                  {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":           {"internal/humanize", "loadgen", "loadgen/witness"},
@@ -66,7 +64,6 @@ var imports = map[string][]string{
 	"internal/sigstop":         {},
 	"internal/shell":           {},
 	"internal/testtier":        {},
-	"loadgen/soak":             {"internal/server", "loadgen", "loadgen/oracle"},
 	"screenshots":              {"tui/svg"},
 	"cli/manpages":             {"cli"},
 }
@@ -89,14 +86,14 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
+	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
 	"github.com/alicebob/miniredis/v2":        {"internal/server"},
 	"github.com/yuin/gopher-lua":              {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
-	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
+	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {
@@ -202,7 +199,7 @@ var parsed = sync.OnceValues(func() (map[string]*ast.File, error) {
 			return err
 		}
 		if d.IsDir() {
-			if p == "peers" || p == "testdata" || p != "." && strings.HasPrefix(d.Name(), ".") {
+			if p == "lab" || p == "testdata" || p != "." && strings.HasPrefix(d.Name(), ".") {
 				return filepath.SkipDir
 			}
 			return nil

@@ -20,7 +20,7 @@ var t0 = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 type page map[string]float64
 
 // scrape reads the page of an exporter. It fails the test if a series is there twice. The
-// peers read such a page with Prometheus' parser.
+// lab/compat reads such a page with Prometheus' parser.
 func scrape(t testing.TB, e *metrics.Exporter) page {
 	t.Helper()
 	var text strings.Builder

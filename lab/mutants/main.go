@@ -1,0 +1,319 @@
+// Mutants breaks package lock on purpose, one line at a time, and reports which test
+// notices: the explorer of package lock, or another one of its tests. The files stay as they
+// are. It runs in the folder lab.
+//
+//	go run ./mutants -defects             # the table of defects
+//	go run ./mutants -sample 40 -seed 7   # some of all mutants
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mutant is a file of package lock with a change.
+type mutant struct {
+	file string // in lock/
+	line int    // from 1
+	old  string // the line, or its part that differs
+	new  string
+	why  string // what breaks; empty = a rule made the mutant
+	text string // of the whole file
+}
+
+func (m mutant) String() string {
+	if m.why != "" {
+		return m.why
+	}
+	return fmt.Sprintf("%s:%d `%s` → `%s`", m.file, m.line, m.old, m.new)
+}
+
+// goFiles are the Go files that the rules change, beside all scripts.
+var goFiles = []string{"lease.go", "hold.go", "renewer.go", "waiters.go"}
+
+// rule changes a part of a line, or deletes the line.
+type rule struct {
+	extension string
+	from      *regexp.Regexp
+	to        string
+}
+
+var rules = []rule{
+	{".lua", regexp.MustCompile(`^\s*redis\.p?call\(.*\)$`), ""},
+	{".lua", regexp.MustCompile(`==`), "~="},
+	{".lua", regexp.MustCompile(` < `), " <= "},
+	{".lua", regexp.MustCompile(` <= `), " < "},
+	{".lua", regexp.MustCompile(` > `), " >= "},
+	{".lua", regexp.MustCompile(` >= `), " > "},
+	{".lua", regexp.MustCompile(`, 'PX', [^)]*`), ""},
+	{".lua", regexp.MustCompile(`KEYS\[1\]`), "KEYS[2]"},
+	{".lua", regexp.MustCompile(` and `), " or "},
+	{".go", regexp.MustCompile(`^\t+[a-zA-Z.]+\([^{]*\)$`), ""}, // a call without a result
+	{".go", regexp.MustCompile(` == `), " != "},
+	{".go", regexp.MustCompile(` != `), " == "},
+	{".go", regexp.MustCompile(` && `), " || "},
+	{".go", regexp.MustCompile(` \|\| `), " && "},
+	{".go", regexp.MustCompile(` > `), " >= "},
+	{".go", regexp.MustCompile(` >= `), " > "},
+	{".go", regexp.MustCompile(`\bmin\(`), "max("},
+	{".go", regexp.MustCompile(`\bmax\(`), "min("},
+	{".go", regexp.MustCompile(`\btrue\b`), "false"},
+	{".go", regexp.MustCompile(`\bfalse\b`), "true"},
+	{".go", regexp.MustCompile(` - `), " + "},
+}
+
+// generated returns all mutants that the rules make.
+func generated(dir string) (all []mutant, _ error) {
+	scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Clone(goFiles)
+	for _, script := range scripts {
+		files = append(files, filepath.Base(script))
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "--") || strings.HasPrefix(trimmed, "//") {
+				continue
+			}
+			for _, r := range rules {
+				at := r.from.FindStringIndex(line)
+				if r.extension != filepath.Ext(file) || at == nil {
+					continue
+				}
+				changed := line[:at[0]] + r.to + line[at[1]:]
+				whole := slices.Clone(lines)
+				whole[i] = changed
+				all = append(all, mutant{file, i + 1, strings.TrimSpace(line), strings.TrimSpace(changed), "", strings.Join(whole, "\n")})
+			}
+		}
+	}
+	return all, nil
+}
+
+// listed returns the mutants of a table: blocks of the lines "# why", "@ file", "- old" and "+ new", where \n breaks a line.
+func listed(dir, table string) (all []mutant, _ error) {
+	f, err := os.Open(table)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var m mutant
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		kind, rest, _ := strings.Cut(lines.Text(), " ")
+		switch kind {
+		case "#":
+			m = mutant{why: rest}
+		case "@":
+			m.file = rest
+		case "-":
+			m.old = lineBreaks.Replace(rest)
+		case "+":
+			m.new = lineBreaks.Replace(rest)
+			text, err := os.ReadFile(filepath.Join(dir, m.file))
+			if err != nil {
+				return nil, err
+			}
+			if n := strings.Count(string(text), m.old); n != 1 {
+				return nil, fmt.Errorf("%s: %q is %d times in %s, and must be there once", m.why, m.old, n, m.file)
+			}
+			m.text = strings.Replace(string(text), m.old, m.new, 1)
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// lineBreaks replaces the breaks of lines of a table.
+var lineBreaks = strings.NewReplacer(`\n`, "\n")
+
+// result is what happened to a mutant.
+type result struct {
+	by     string // which tests noticed; empty = none
+	detail string
+}
+
+// tester runs the tests of package lock on mutants.
+type tester struct {
+	dir      string // of the package
+	work     string
+	orders   int
+	explorer bool // run no other test
+	within   time.Duration
+	original string // binary of the tests of the package as it is
+}
+
+// test builds and tests a mutant.
+func (t tester) test(m mutant) (result, error) {
+	binary, out, err := t.build(m)
+	switch {
+	case binary == "" && err == nil:
+		return result{"the compiler", out}, nil
+	case err != nil:
+		return result{}, err
+	}
+	if r := t.tried("the explorer", binary, "-test.run=^TestExplore$"); r.by != "" || t.explorer {
+		return r, nil
+	}
+	return t.tried("a test", binary, "-test.skip=^TestExplore$"), nil
+}
+
+// build builds the tests of a mutant. Without a binary and an error, the compiler refuses it.
+func (t tester) build(m mutant) (binary, out string, _ error) {
+	changed, overlay := filepath.Join(t.work, "changed"+filepath.Ext(m.file)), filepath.Join(t.work, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(t.dir, m.file): changed}})
+	if err := errors.Join(err, os.WriteFile(changed, []byte(m.text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		return "", "", err
+	}
+	binary = filepath.Join(t.work, m.file+".test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	build.Dir = t.dir
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", string(out), nil
+	}
+	return binary, "", nil
+}
+
+var (
+	order   = regexp.MustCompile(`LOCKTOP_EXPLORE_ORDER='[^']*'`)
+	failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\w+)\S*|^panic: .*`)
+	late    = regexp.MustCompile(`(?s)panic: test timed out(?:.*?running tests:\n\t+(Test\w+))?`)
+)
+
+// tried runs tests. The machine may be busy: the test that fails or does not end runs again alone,
+// and if it passes then, all do. What happens twice, and not without the mutant, has killed it.
+func (t tester) tried(by, binary string, args ...string) result {
+	out, outcome := t.run(t.within, binary, args...)
+	if outcome == failed && order.MatchString(out) { // under a fake clock
+		return result{by, order.FindString(out)}
+	}
+	if outcome == passed {
+		return result{}
+	}
+	for i, again := range [][]string{alone(out, args), args} {
+		if out, outcome = t.run(time.Duration(1+2*i)*t.within, binary, again...); outcome == passed {
+			continue
+		}
+		if _, usual := t.run(t.within, t.original, alone(out, again)...); usual != passed {
+			continue
+		}
+		if outcome == hung {
+			return result{by + " that hangs", strings.Join(alone(out, again), " ")}
+		}
+		return result{by, strings.TrimSpace(cmp.Or(order.FindString(out), failure.FindString(out)))}
+	}
+	return result{}
+}
+
+// alone returns the arguments that run the test that failed or did not end, args if its name is not known.
+func alone(out string, args []string) []string {
+	for _, name := range []*regexp.Regexp{late, failure} {
+		if found := name.FindStringSubmatch(out); found != nil && found[1] != "" {
+			return []string{"-test.run=^" + found[1] + "$"}
+		}
+	}
+	return args
+}
+
+// outcome is that of a run of tests.
+type outcome uint8
+
+const (
+	passed outcome = iota
+	failed
+	hung // it did not end in time
+)
+
+// run runs the tests of a binary until the first failure.
+func (t tester) run(within time.Duration, binary string, args ...string) (out string, _ outcome) {
+	ctx, cancel := context.WithTimeout(context.Background(), within+10*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.timeout="+within.String())...)
+	command.Dir = t.dir
+	command.Env = append(os.Environ(), fmt.Sprint("LOCKTOP_EXPLORE=", t.orders))
+	all, err := command.CombinedOutput()
+	switch {
+	case err == nil:
+		return string(all), passed
+	case ctx.Err() != nil || late.Match(all):
+		return string(all), hung
+	}
+	return string(all), failed
+}
+
+func main() {
+	var t tester
+	flag.IntVar(&t.orders, "orders", 150, "how many orders of each kind the explorer runs")
+	flag.DurationVar(&t.within, "within", time.Minute, "how long the explorer, and the other tests, may take; three times as long when all run again")
+	flag.BoolVar(&t.explorer, "explorer", false, "run only the explorer")
+	defects := flag.Bool("defects", false, "test the mutants of lab/mutants/defects.txt instead of those of the rules")
+	sample := flag.Int("sample", 0, "test so many mutants, drawn at random; 0 = all")
+	seed := flag.Uint64("seed", 1, "of the sample")
+	flag.Parse()
+	if err := run(*defects, *sample, *seed, t); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(defects bool, sample int, seed uint64, t tester) (err error) {
+	if t.dir, err = filepath.Abs("../lock"); err != nil {
+		return err
+	}
+	if t.work, err = os.MkdirTemp("", "mutants"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(t.work)
+	all, err := generated(t.dir)
+	if defects {
+		all, err = listed(t.dir, filepath.Join("mutants", "defects.txt"))
+	}
+	if err != nil {
+		return err
+	}
+	if sample > 0 && sample < len(all) {
+		choose := rand.New(rand.NewPCG(seed, 0))
+		choose.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:sample]
+	}
+	if t.original, _, err = t.build(mutant{file: "original.go", text: "package lock\n"}); err != nil {
+		return err
+	}
+	by := map[string]int{}
+	for i, m := range all {
+		r, err := t.test(m)
+		if err != nil {
+			return err
+		}
+		by[r.by]++
+		fmt.Printf("%3d  %s\n     %s\n", i+1, m, r)
+	}
+	fmt.Printf("%d mutants, %d killed: %v\n", len(all), len(all)-by[""], by)
+	return nil
+}
+
+func (r result) String() string {
+	if r.by == "" {
+		return "SURVIVES"
+	}
+	return fmt.Sprintf("killed by %s: %s", r.by, r.detail)
+}
