@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"

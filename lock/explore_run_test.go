@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/lockspec"
 	"locktop/internal/server"
-	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -39,7 +39,7 @@ type ordered struct {
 	began   time.Time
 
 	mu        sync.Mutex // guards what follows, which callers use
-	spec      oracle.Spec
+	spec      lockspec.Spec
 	running   int
 	broken    []string
 	disturbed time.Time // end of the last fault or delay by the explorer; zero = none yet
@@ -48,7 +48,7 @@ type ordered struct {
 
 	last   map[string]uint64 // newest event by what it changes
 	sum    uint64            // of all events
-	looked []oracle.Stored   // what the servers store
+	looked []lockspec.Stored // what the servers store
 	at     time.Time         // when that was read
 	trace  []traced
 	path   []decision
@@ -83,7 +83,7 @@ type option struct {
 // changes was run; then run stops.
 func (o *ordered) run(t *testing.T, known func(step int, d decision) bool) {
 	o.gate, o.last, o.began = newGate(), map[string]uint64{}, time.Now()
-	o.spec = oracle.Spec{Settle: 0, Grace: 3 * time.Second, Bound: o.kind.bound}
+	o.spec = lockspec.Spec{Settle: 0, Grace: 3 * time.Second, Bound: o.kind.bound}
 	for range max(o.kind.nodes, 1) {
 		e := server.NewPiped()
 		if o.kind.ifEqual {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/lockspec"
 	"locktop/internal/testtier"
-	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -177,7 +177,7 @@ func (o *ordered) call(n int, c caller) {
 		ctx, cancel = context.WithTimeout(context.Background(), c.patience)
 	}
 	defer cancel()
-	wait := &oracle.Wait{Keys: simSpan(name), Limit: simLimit(c.kind), Split: c.kind == "redlock", Since: time.Now()}
+	wait := &lockspec.Wait{Keys: simSpan(name), Limit: simLimit(c.kind), Split: c.kind == "redlock", Since: time.Now()}
 	o.mu.Lock()
 	o.spec.Attempt(owner, simAttempt(c.kind, name, ttl))
 	o.spec.Waits(wait)
@@ -205,7 +205,7 @@ func (o *ordered) call(n int, c caller) {
 }
 
 // done notes that a call does not wait any more.
-func (o *ordered) done(wait *oracle.Wait, owner string, err error) {
+func (o *ordered) done(wait *lockspec.Wait, owner string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.spec.Waited(wait)
@@ -215,7 +215,7 @@ func (o *ordered) done(wait *oracle.Wait, owner string, err error) {
 }
 
 // hold uses a lease. It returns its grant, or ends it if wait is that of an election.
-func (o *ordered) hold(c caller, l lock.Locker, lease *lock.Lease, owner string, wait *oracle.Wait) *oracle.Grant {
+func (o *ordered) hold(c caller, l lock.Locker, lease *lock.Lease, owner string, wait *lockspec.Wait) *lockspec.Grant {
 	g := simGrant(lease, c.kind, owner)
 	o.mu.Lock()
 	o.broken = append(o.broken, o.spec.Granted(g)...)

@@ -19,10 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/lockspec"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
-	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -106,7 +106,7 @@ type simulated struct {
 
 	mu        sync.Mutex
 	processes [simProcesses]*simProcess
-	spec      oracle.Spec
+	spec      lockspec.Spec
 	forgotten map[string]int // number of deletions of a key
 	waiting   map[*simWait]bool
 	claims    map[string]simClaim // claim of a waiting writer at the last comparison, by key
@@ -135,14 +135,14 @@ type simClaim struct {
 
 // simWait is a call of Lock in progress.
 type simWait struct {
-	oracle.Wait
+	lockspec.Wait
 	kind    string
 	process *simProcess
 }
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1),
-		spec: oracle.Spec{Settle: 10 * time.Second, Grace: 5 * time.Second, Bound: 9 * time.Second}, forgotten: map[string]int{}, waiting: map[*simWait]bool{}, claims: map[string]simClaim{}, healthy: time.Now()}
+		spec: lockspec.Spec{Settle: 10 * time.Second, Grace: 5 * time.Second, Bound: 9 * time.Second}, forgotten: map[string]int{}, waiting: map[*simWait]bool{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -329,7 +329,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	if choose.IntN(3) == 0 {
 		lease, err = l.TryLock(ctx)
 	} else {
-		lease, err = w.await(ctx, l, &simWait{oracle.Wait{Keys: simSpan(key), Limit: simLimit(kind), Split: simNode(key), Since: time.Now()}, kind, p})
+		lease, err = w.await(ctx, l, &simWait{lockspec.Wait{Keys: simSpan(key), Limit: simLimit(kind), Split: simNode(key), Since: time.Now()}, kind, p})
 	}
 	if (lease == nil) == (err == nil) {
 		w.violated("%s %q: %v and %v", kind, key, lease, err)
@@ -390,8 +390,8 @@ func (w *simulated) wants(kind, key, label string, ttl time.Duration) {
 }
 
 // simAttempt returns an attempt for the specification. A key has any number of readers.
-func simAttempt(kind, key string, ttl time.Duration) oracle.Attempted {
-	a := oracle.Attempted{Keys: simSpan(key), TTL: ttl, Limit: simLimit(kind)}
+func simAttempt(kind, key string, ttl time.Duration) lockspec.Attempted {
+	a := lockspec.Attempted{Keys: simSpan(key), TTL: ttl, Limit: simLimit(kind)}
 	if kind == "reader" {
 		a.Limit = 0
 	}
@@ -407,8 +407,8 @@ func simLimit(kind string) int {
 }
 
 // simGrant returns a lease for the specification.
-func simGrant(lease *lock.Lease, kind, owner string) *oracle.Grant {
-	g := &oracle.Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
+func simGrant(lease *lock.Lease, kind, owner string) *lockspec.Grant {
+	g := &lockspec.Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
 		Keys: simSpan(lease.Key()), Fence: lease.Fence(), Shared: kind == "reader", Limit: simLimit(kind)}
 	if kind == "redlock" {
 		g.Copies = 2
@@ -417,7 +417,7 @@ func simGrant(lease *lock.Lease, kind, owner string) *oracle.Grant {
 }
 
 // register records a new lease.
-func (w *simulated) register(lease *lock.Lease, kind, label string) *oracle.Grant {
+func (w *simulated) register(lease *lock.Lease, kind, label string) *lockspec.Grant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := simGrant(lease, kind, label)
@@ -434,7 +434,7 @@ func (w *simulated) breaks(broken []string) {
 }
 
 // hold uses a lease and ends it.
-func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, g *oracle.Grant, kind string) {
+func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, g *lockspec.Grant, kind string) {
 	lease := g.Lease.(*lock.Lease)
 	defer func() {
 		w.mu.Lock()
@@ -486,7 +486,7 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 }
 
 // drop forgets a lease: the garbage collector finds it, and it ends within its TTL.
-func (w *simulated) drop(g *oracle.Grant) {
+func (w *simulated) drop(g *lockspec.Grant) {
 	w.mu.Lock()
 	w.spec.Ended(g)
 	w.mu.Unlock()
@@ -786,20 +786,20 @@ func pictureOf(rdb *redis.Client, families string) picture {
 }
 
 // stored returns the holders by key, with the time that each has left.
-func (p picture) stored() oracle.Stored {
-	all := oracle.Stored{}
+func (p picture) stored() lockspec.Stored {
+	all := lockspec.Stored{}
 	add := func(key, token string, left time.Duration) {
 		ttl := p.ttls[key]
 		if ttl == -1 { // the reply to PTTL for a key that never expires
-			ttl = oracle.Forever
+			ttl = lockspec.Forever
 		}
 		if left = min(left, ttl); left > 0 {
-			all[key] = append(all[key], oracle.Copy{Token: token, Left: left})
+			all[key] = append(all[key], lockspec.Copy{Token: token, Left: left})
 		}
 	}
 	for key, token := range p.strings {
 		if token != "" {
-			add(key, token, oracle.Forever)
+			add(key, token, lockspec.Forever)
 		}
 	}
 	for key, permits := range p.zsets {
@@ -815,7 +815,7 @@ func (p picture) stored() oracle.Stored {
 			case field == "w":
 				add(key, value[strings.LastIndexByte(value, ':')+1:], lasting(value))
 			case strings.Contains(field, "~"):
-				add(key, field, oracle.Forever)
+				add(key, field, lockspec.Forever)
 			}
 		}
 	}
@@ -840,7 +840,7 @@ func (w *simulated) lookAt(servers []picture) {
 	if w.faults > 0 {
 		calm = time.Time{}
 	}
-	var all []oracle.Stored
+	var all []lockspec.Stored
 	for _, s := range servers {
 		all = append(all, s.stored())
 	}

@@ -24,7 +24,7 @@ import (
 // x_test) their own package.
 var imports = map[string][]string{
 	".":                        {"cli"},
-	"cli":                      {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                      {"cli/connect", "cli/demo", "cli/render", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                 {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
@@ -45,6 +45,7 @@ var imports = map[string][]string{
 	"internal/check":           {},
 	"internal/golden":          {},
 	"internal/htmlpage":        {},
+	"internal/lockspec":        {"loadgen/oracle"},
 	"internal/house":           {},
 	"internal/netfault":        {},
 	"loadgen":                  {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
@@ -76,7 +77,7 @@ var testImports = map[string][]string{
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds
-	"lock":                {"loadgen/oracle"},                                                                  // the simulation and the explorer check the specification of the oracle
+	"lock":                {"internal/lockspec"},                                                               // the simulation and the explorer check the specification
 }
 
 // guarded lists the libraries, and the clock, that only some packages may use. The clock

@@ -131,14 +131,6 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 	return Count(n) + " " + noun + "s"
 }
 
-// YesNo formats a bool.
-func YesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
 // Times formats a number of times: once, 4,310 times.
 func Times[N int | int64 | uint64](n N) string {
 	if n == 1 {

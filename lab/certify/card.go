@@ -103,7 +103,7 @@ func evidenceText(column string, c clienttest.Result, width int) string {
 	h := c.Client.Hello
 	fmt.Fprintf(&out, "\n%s\n", name)
 	paragraph(&out, width, fmt.Sprintf("kinds %s; renews %s, fences %s, tells %s, extends %s",
-		widget.Plain(strings.Join(h.Kinds, " ")), humanize.YesNo(h.Renews), humanize.YesNo(h.Fences), humanize.YesNo(h.Tells), humanize.YesNo(c.Client.Extends)))
+		widget.Plain(strings.Join(h.Kinds, " ")), clienttest.YesNo(h.Renews), clienttest.YesNo(h.Fences), clienttest.YesNo(h.Tells), clienttest.YesNo(c.Client.Extends)))
 	for _, o := range []clienttest.Outcome{clienttest.Fail, clienttest.Observed, clienttest.Inconclusive} {
 		for _, v := range c.Verdicts {
 			if v.Outcome == o {

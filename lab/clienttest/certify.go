@@ -378,3 +378,11 @@ func (r *runner) report(change func()) {
 		r.options.Progress(now)
 	}
 }
+
+// YesNo formats a bool.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"locktop/internal/htmlpage"
-	"locktop/internal/humanize"
 )
 
 //go:embed card.css
@@ -94,7 +93,7 @@ func (c Card) section(p *htmlpage.Page, i int, r Result) {
 		return
 	}
 	p.Put(`<p>hello: kinds %v; renews %v; fences %v; tells %v. It extends when asked: %v.</p>`, strings.Join(r.Client.Hello.Kinds, ", "),
-		humanize.YesNo(r.Client.Hello.Renews), humanize.YesNo(r.Client.Hello.Fences), humanize.YesNo(r.Client.Hello.Tells), humanize.YesNo(r.Client.Extends))
+		YesNo(r.Client.Hello.Renews), YesNo(r.Client.Hello.Fences), YesNo(r.Client.Hello.Tells), YesNo(r.Client.Extends))
 	for _, t := range c.Tests {
 		if v, found := r.Verdict(t.Name); found && v.drawn() {
 			p.Put(`<section id="%v"><h3><span class="%v">%v</span> %v</h3><p>%v</p>`, anchor(i, t.Name), v.Outcome, marks[v.Outcome], t.Title, v.Evidence)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"locktop/internal/humanize"
 	"locktop/lab/clients"
 	"locktop/lab/clienttest"
 )
@@ -106,7 +105,7 @@ func (p page) table(b *strings.Builder, g clients.Group, title string) {
 	for _, i := range columns {
 		c := p.card.Clients[i].Client
 		fmt.Fprintf(b, "- **%s**: %s, `%s`. Its hello: kinds %s; renews %s, fences %s, tells %s.\n", p.short(i), text(c.Name), c.Command,
-			text(strings.Join(c.Hello.Kinds, " ")), humanize.YesNo(c.Hello.Renews), humanize.YesNo(c.Hello.Fences), humanize.YesNo(c.Hello.Tells))
+			text(strings.Join(c.Hello.Kinds, " ")), clienttest.YesNo(c.Hello.Renews), clienttest.YesNo(c.Hello.Fences), clienttest.YesNo(c.Hello.Tells))
 	}
 }
 

@@ -339,6 +339,16 @@ func lockModel(limit int) porcupine.Model {
 	}
 }
 
+// Grants are the grants of one lock at one moment, in the model of [History.Prove]; the zero value
+// is a free lock.
+type Grants struct{ held }
+
+// Add returns the grants with one more, and whether a lock with a limit may grant it beside the others.
+func (g Grants) Add(hold int64, shared bool, limit int) (Grants, bool) {
+	ok, next := g.after(request{what: acquire, hold: hold, shared: shared}, limit)
+	return Grants{next.(held)}, ok
+}
+
 // after returns the state after a request, and whether a lock may grant the request in
 // state s.
 func (s held) after(r request, limit int) (bool, any) {

@@ -1,4 +1,6 @@
-package oracle
+// Package lockspec is what locks promise, as a state machine. Only tests import it: those that
+// enumerate or draw the orders of messages.
+package lockspec
 
 import (
 	"fmt"
@@ -6,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 // Spec is what locks promise, as a state machine. Its events are what a test of the clients
@@ -22,7 +26,7 @@ import (
 //     has failed, with a TTL, and in all keys of the attempt or in none
 //   - a client does not wait for a free lock
 //
-// The rule that decides which grants exclude each other is [History]'s. A Spec is not safe
+// The rule that decides which grants exclude each other is that of [oracle.History]. A Spec is not safe
 // for concurrent use.
 type Spec struct {
 	Settle time.Duration // a fault has effects for so long after its end
@@ -39,7 +43,7 @@ type Spec struct {
 
 // Grant is a lease in a [Spec], from [Spec.Granted] to [Spec.Ended].
 type Grant struct {
-	Lease
+	oracle.Lease
 	Ended  func() bool // reports whether the context of the lease has ended
 	Owner  string      // grants of one owner do not exclude each other
 	Token  string
@@ -149,10 +153,10 @@ func (s *Spec) checkFence(g *Grant) []string {
 		}
 		return nil
 	}
-	last := held{fence: s.fences[key]}
-	s.fences[key] = max(g.Fence, last.fence)
-	if ok, _ := last.after(request{what: acquire, fence: g.Fence}, 1); !ok {
-		return []string{fmt.Sprintf("%q: fence %d after %d", key, g.Fence, last.fence)}
+	last := s.fences[key]
+	s.fences[key] = max(g.Fence, last)
+	if g.Fence <= last {
+		return []string{fmt.Sprintf("%q: fence %d after %d", key, g.Fence, last)}
 	}
 	return nil
 }
@@ -165,15 +169,15 @@ func (s *Spec) Ended(g *Grant) {
 // checkTogether checks that the valid grants of each key could have been granted together.
 func (s *Spec) checkTogether(keys ...string) (broken []string) {
 	for _, key := range keys {
-		var state held
+		var grants oracle.Grants
 		var owners []string
 		for i, g := range s.grants {
 			if g.Lost || slices.Contains(owners, g.Owner) || !slices.Contains(g.Keys, key) || !g.Valid() {
 				continue
 			}
 			owners = append(owners, g.Owner)
-			ok, next := state.after(request{what: acquire, hold: int64(i), shared: g.Shared}, max(g.Limit, 1))
-			if state, _ = next.(held); !ok {
+			var ok bool
+			if grants, ok = grants.Add(int64(i), g.Shared, max(g.Limit, 1)); !ok {
 				broken = append(broken, fmt.Sprintf("%s hold %q together", strings.Join(owners, " and "), key))
 			}
 		}
