@@ -45,7 +45,10 @@ func (p *program) doctorCommand() *cobra.Command {
 		Long: `Observes the server for a while and reports findings about single locks, risks for
 all locks, missing permissions of this user, and blind spots with their reasons.
 The exit code is 3 if there is a finding. A server that does not answer is one, and so
-are keys that this user may not read although they may be locks.`,
+are keys that this user may not read although they may be locks.
+
+The findings:
+` + meanings(keyspace.FindingProblems()),
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args: noArguments,
@@ -165,7 +168,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	}
 	writeHeading(&out, "Server", len(d.risks) == 0, d.noRisks())
 	for _, f := range d.risks {
-		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), render.Remedy(f))
 	}
 	writeHeading(&out, "What cannot be seen", len(d.blindSpots) == 0, "nothing")
 	for _, b := range d.blindSpots {
@@ -189,20 +192,15 @@ func (d diagnosis) noRisks() string {
 // JSON has all of them.
 const maxExamples = 5
 
-// grouped groups findings by ID and severity, in the order of their first finding.
+// grouped groups findings by their problem, in the order of their first finding.
 func grouped(all []keyspace.Finding) [][]keyspace.Finding {
-	type kind struct {
-		id       string
-		severity keyspace.Severity
-	}
-	at := make(map[kind]int)
+	at := make(map[keyspace.Problem]int)
 	var groups [][]keyspace.Finding
 	for _, f := range all {
-		k := kind{f.ID, f.Severity}
-		i, known := at[k]
+		i, known := at[f.Problem]
 		if !known {
 			i = len(groups)
-			at[k] = i
+			at[f.Problem] = i
 			groups = append(groups, nil)
 		}
 		groups[i] = append(groups[i], f)
@@ -210,24 +208,17 @@ func grouped(all []keyspace.Finding) [][]keyspace.Finding {
 	return groups
 }
 
-// writeGroup prints findings of one kind: their number, the first of them, and the
-// advice, which appears once if all have the same.
+// writeGroup prints findings of one problem: their number, the first of them, and the remedy.
 func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	first := group[0]
 	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, humanize.Plural(len(group), "lock"))
-	same := !slices.ContainsFunc(group, func(f keyspace.Finding) bool { return f.Remedy != first.Remedy })
 	for _, f := range group[:min(len(group), maxExamples)] {
 		fmt.Fprintf(out, "    %s: %s\n", render.LockName(f.Lock, d.databases), widget.Plain(f.Text))
-		if !same {
-			fmt.Fprintf(out, "      %s\n", widget.Plain(f.Remedy))
-		}
 	}
 	if more := len(group) - maxExamples; more > 0 {
 		fmt.Fprintf(out, "    and %s more: locktop list --stuck, or locktop doctor --json\n", humanize.Count(more))
 	}
-	if same {
-		fmt.Fprintf(out, "    %s\n", widget.Plain(first.Remedy))
-	}
+	fmt.Fprintf(out, "    %s\n", render.Remedy(first))
 }
 
 func writeHeading(out *strings.Builder, title string, empty bool, nothing string) {

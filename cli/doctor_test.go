@@ -18,11 +18,11 @@ func TestDoctorGroupsFindingsOfAKind(t *testing.T) {
 	var d diagnosis
 	for i := range 500 {
 		d.findings = append(d.findings, keyspace.Finding{
-			ID: "overdue", Severity: keyspace.Warning, Lock: keyspace.ID{Key: fmt.Sprintf("job:%d", i)}, Text: "Held for 12m.", Remedy: "Look at its holder.",
+			Problem: keyspace.Problem{ID: "overdue", Severity: keyspace.Warning, Remedy: "Look at its holder."}, Lock: keyspace.ID{Key: fmt.Sprintf("job:%d", i)}, Text: "Held for 12m.",
 		})
 	}
 	d.findings = append(d.findings, keyspace.Finding{
-		ID: "starving", Severity: keyspace.Warning, Lock: keyspace.ID{Key: "queue"}, Text: "A waiter was overtaken.", Remedy: "Use a fair lock.",
+		Problem: keyspace.Problem{ID: "starving", Severity: keyspace.Warning, Remedy: "Use a fair lock."}, Lock: keyspace.ID{Key: "queue"}, Text: "A waiter was overtaken.",
 	})
 	var out strings.Builder
 	check.NoError(t, d.write(&out, false))

@@ -66,7 +66,10 @@ file. --at takes %s (before the end).
 
 An incident is named only if the recording proves it. Frames of a recording are about a
 second apart: "at least" and "at most" mark what they bound. Many formats do not show their
-waiters; then the cost is not known.`, explainBox, explainMost, humanize.MomentForms),
+waiters; then the cost is not known.
+
+The causes:
+%s`, explainBox, explainMost, humanize.MomentForms, meanings(keyspace.Causes())),
 		Example: `  locktop explain --at 03:12
   locktop explain job:nightly --at 03:12 /var/lib/locktop/box
   locktop explain night.lockrec

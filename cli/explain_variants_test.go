@@ -263,7 +263,7 @@ func variants() []staged {
 			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 4 * time.Second, Renew: lock.Renew{Off: true}}))
 			s.wait("worker-2", 2*time.Second)
 		}},
-		{incident.SlowHolder, "with renewals", "renewed", nil, func(s *scene) {
+		{incident.Overdue, "with renewals", "renewed", nil, func(s *scene) {
 			s.usually(7, 100*time.Millisecond)
 			client, _ := s.own("worker-7")
 			lease := s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 3 * time.Second}))
@@ -271,7 +271,7 @@ func variants() []staged {
 			s.recordedUntil(8*time.Second, isConnected)
 			_ = lease.Unlock(s.Context())
 		}},
-		{incident.SlowHolder, "a lock of Redisson", "held lock:nightly for", nil, func(s *scene) {
+		{incident.Overdue, "a lock of Redisson", "held lock:nightly for", nil, func(s *scene) {
 			for range 7 {
 				s.redisson(1, 30*time.Second)
 				s.unlocked()

@@ -23,6 +23,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/keyspace"
 )
 
 const unitFile = "../contrib/systemd/locktop-export.service"
@@ -277,6 +278,17 @@ func readText(t *testing.T, name string) string {
 	t.Helper()
 	text := check.Must(os.ReadFile(name))(t)
 	return string(text)
+}
+
+// Each alert about a finding has the name of its ID.
+func TestAnAlertHasTheNameOfItsFinding(t *testing.T) {
+	for _, a := range alerts(t) {
+		if id, one := strings.CutPrefix(a.Expr, `locktop_findings{finding="`); one {
+			id, _, _ = strings.Cut(id, `"`)
+			check.Equal(t, strings.ToLower(a.Alert), "locktop"+strings.ReplaceAll(id, "-", ""), "the name")
+			check.True(t, slices.ContainsFunc(keyspace.FindingProblems(), func(p keyspace.Problem) bool { return p.ID == id }), "there is no finding %s", id)
+		}
+	}
 }
 
 // Each alert has a severity, a sentence that ends with the first command to run, a

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/keyspace"
 	"locktop/tui"
 	"locktop/tui/widget"
 )
@@ -53,6 +54,9 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	}
 }
 
+// helpWidth is the width of the help, as wide as the descriptions of problems need it.
+const helpWidth = 110
+
 // help prints the description of a command, then its usage.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
@@ -62,6 +66,18 @@ func help(cmd *cobra.Command, _ []string) {
 	}
 	fmt.Fprintf(out, "%s\n\n", strings.TrimSpace(about))
 	printUsage(out, cmd)
+}
+
+// meanings lists problems for the help, each ID once. The indent makes it a block of the manual page.
+func meanings(problems []keyspace.Problem) string {
+	all, last := "", ""
+	for _, p := range problems {
+		if p.ID != last {
+			all += fmt.Sprintf("\n    %-20s  %s", p.ID, p.Meaning)
+		}
+		last = p.ID
+	}
+	return all
 }
 
 func usage(cmd *cobra.Command) error {
@@ -83,7 +99,7 @@ func printUsage(out io.Writer, cmd *cobra.Command) {
 		}
 	}
 	for _, set := range sections(cmd) {
-		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsages())
+		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(helpWidth))
 	}
 	if !cmd.HasParent() {
 		fmt.Fprintf(out, "\nExit codes:\n%s", exitCodes)

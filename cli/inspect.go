@@ -281,7 +281,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		line(first(i, "votes"), "%s", voteLine(v, g.At))
 	}
 	for _, f := range g.Findings[l.ID()] {
-		line(f.Severity.String(), "%s: %s %s", f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+		line(f.Severity.String(), "%s: %s %s", f.ID, widget.Plain(f.Text), render.Remedy(f))
 	}
 	out.WriteString("\nStored as\n")
 	for _, e := range g.raw {

@@ -122,7 +122,7 @@ func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	if f.Lock != (keyspace.ID{}) {
 		about = render.LockName(f.Lock, t.databases)
 	}
-	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), widget.Plain(f.Remedy))
+	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), render.Remedy(f))
 	return err
 }
 

@@ -277,28 +277,25 @@ func (d Deadlock) Text(now time.Time) string {
 // maxNamed is the number of waits that the text of a deadlock names.
 const maxNamed = 5
 
-// The kinds of the findings of deadlocks.
-var (
-	certainDeadlock  = FindingKind{"deadlock", Critical}
-	possibleDeadlock = FindingKind{"possible-deadlock", Warning}
-)
-
-// deadlockRemedy is the remedy of both kinds.
-const deadlockRemedy = "Stop one of the owners, or force-release one of the locks if its owner has done no work that the others rely on. Let all clients acquire these locks in the same order."
+// Problem returns what kind of deadlock it is.
+func (d Deadlock) Problem() Problem {
+	p := Problem{"possible-deadlock", Warning, cause, "owners wait for each other, but each may have several threads, or may wait only briefly",
+		"Stop one of the owners, or force-release one of the locks if its owner has done no work that the others rely on. Let all clients acquire these locks in the same order."}
+	if d.Certain {
+		p.ID, p.Severity, p.Meaning = "deadlock", Critical, "each owner waits for a lock that the next one holds"
+	}
+	return p
+}
 
 // deadlockFindings returns a finding for each lock of each deadlock.
 func deadlockFindings(deadlocks []Deadlock, now time.Time) map[ID]Finding {
 	all := make(map[ID]Finding)
 	for _, d := range deadlocks {
-		kind := possibleDeadlock
-		if d.Certain {
-			kind = certainDeadlock
-		}
-		text := d.Text(now)
+		problem, text := d.Problem(), d.Text(now)
 		for _, w := range d.Waits {
 			id := w.Lock.ID()
-			if known, found := all[id]; !found || cmp.Compare(known.Severity, kind.Severity) < 0 {
-				all[id] = Finding{ID: kind.ID, Severity: kind.Severity, Lock: id, Text: text, Remedy: deadlockRemedy}
+			if known, found := all[id]; !found || cmp.Compare(known.Severity, problem.Severity) < 0 {
+				all[id] = Finding{Problem: problem, Lock: id, Text: text}
 			}
 		}
 	}

@@ -21,27 +21,51 @@ const (
 // String returns the word that is used in JSON.
 func (s Severity) String() string { return [...]string{"info", "warning", "critical"}[s] }
 
-// Finding is a problem of a lock or a server, with a remedy.
-type Finding struct {
+// Problem is something that can be wrong with a lock or its servers. A finding has its ID, and
+// an incident has it as its cause.
+//
+// A remedy has places for what the screen and the commands call differently: {deadline} is how to
+// give a lock a deadline, {release} how to release it, {wake} where the command to wake a waiter
+// is, {limit}, {match} and {cluster} the setting of a limit, of the keys and of all nodes.
+type Problem struct {
 	ID       string // stable: never-expires, overdue, …
 	Severity Severity
-	Lock     ID     // zero for a server finding
-	Server   string // address of the server of a server finding; "" = all servers
-	Text     string // one sentence
-	Remedy   string // what can be done, in one or two sentences
+	Cause    bool   // an incident can have it as its cause
+	Meaning  string // what is wrong, one clause
+	Remedy   string // one or two sentences; "" = only incidents have the problem
 }
 
-// FindingKind is the ID of findings with one of their severities.
-type FindingKind struct {
-	ID       string
-	Severity Severity
+// In the tables below, a problem is the cause of incidents, or only a finding.
+const cause, finding = true, false
+
+// Finding is a problem that a lock or a server has.
+type Finding struct {
+	Problem
+	Lock   ID     // zero for a server finding
+	Server string // address of the server of a server finding; "" = all servers
+	Text   string // one sentence
 }
 
-// FindingKinds lists the kinds of all findings that [Findings] and [ServerFindings]
-// return, first those of locks.
-func FindingKinds() []FindingKind {
-	return slices.Concat(slices.Compact(kindsOf(rules())), []FindingKind{certainDeadlock, possibleDeadlock},
-		kindsOf(nodeRules()), kindsOf(serverRules()), kindsOf(snapshotRules()))
+// FindingProblems lists the problems of findings in their order. Of two with one ID and severity, only the remedy differs.
+func FindingProblems() []Problem {
+	return slices.Concat(problemsOf(rules()), []Problem{Deadlock{Certain: true}.Problem(), Deadlock{}.Problem()}, problemsOf(nodeRules()), problemsOf(serverRules()), problemsOf(snapshotRules()))
+}
+
+// Causes lists the problems that incidents have as their cause.
+func Causes() []Problem {
+	causes := append(FindingProblems(), []Problem{
+		{"holder-frozen", Info, cause, "the connection of the holder stayed, and the lock expired without a renewal or a release", ""},
+		{"expired", Info, cause, "a hold ended by expiry; nothing more is known", ""},
+		{"failover", Info, cause, "a failover lost the lock before its deadline", ""},
+		{"restart", Info, cause, "a restart of the server lost the lock before its deadline", ""},
+		{"lost", Info, cause, "a failover or a restart lost the lock before its deadline", ""},
+		{"evicted", Info, cause, "the server evicted the lock because its memory was full", ""},
+		{"flushed", Info, cause, "the database was emptied", ""},
+		{"deleted", Info, cause, "a client deleted the lock of another one", ""},
+		{"stolen", Info, cause, "a client replaced the holder without a release", ""},
+		{"contended", Info, cause, "no fault: the lock is held most of the time, and clients always wait", ""},
+	}...)
+	return slices.DeleteFunc(causes, func(p Problem) bool { return !p.Cause })
 }
 
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and
@@ -60,17 +84,15 @@ func findings(s Snapshot, deadlocks []Deadlock) []Finding {
 	return all
 }
 
-// rule checks a lock or a server for one problem.
+// rule checks a lock or a server for one problem. Check returns the problem in one sentence, or "".
 type rule[T any] struct {
-	id       string
-	severity Severity
-	check    func(of T, now time.Time) string // returns the problem in one sentence, or ""
-	remedy   string
+	check func(of T, now time.Time) string
+	Problem
 }
 
-func kindsOf[T any](rules []rule[T]) (all []FindingKind) {
+func problemsOf[T any](rules []rule[T]) (all []Problem) {
 	for _, r := range rules {
-		all = append(all, FindingKind{r.id, r.severity})
+		all = append(all, r.Problem)
 	}
 	return all
 }
@@ -79,7 +101,7 @@ func kindsOf[T any](rules []rule[T]) (all []FindingKind) {
 func appendFindings[T any](all []Finding, rules []rule[T], of T, f Finding, now time.Time) []Finding {
 	for _, r := range rules {
 		if f.Text = r.check(of, now); f.Text != "" {
-			f.ID, f.Severity, f.Remedy = r.id, r.severity, r.remedy
+			f.Problem = r.Problem
 			all = append(all, f)
 		}
 	}
@@ -89,40 +111,40 @@ func appendFindings[T any](all []Finding, rules []rule[T], of T, f Finding, now 
 // rules lists all rules for locks in the order of their findings.
 func rules() []rule[*Lock] {
 	return []rule[*Lock]{
-		{"never-expires", Critical, andAsked(neverExpires(false)),
-			"Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once."},
-		{"never-expires", Critical, andAsked(neverExpires(true)),
-			"Find out whether the holder still works, and stop it. Then release the lock as locktop inspect shows: its format stores no deadline that others may change."},
-		{"split", Critical, split,
-			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."},
-		{"stamp-passed", Warning, stampPassed,
-			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."},
-		{"overdue", Warning, andAsked(overdue),
-			"Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works."},
-		{"renewed-forever", Warning, andAsked(renewedForever),
-			"Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals."},
-		{"waiters-no-holder", Warning, waitersNoHolder,
-			"Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one."},
-		{"renewal-missed", Warning, renewalMissed,
-			"Find out whether the holder still works: it may hang, pause for long, or be cut off from the server. At the deadline another client gets the lock, also if the holder goes on."},
-		{"convoy", Warning, convoy,
-			"Make the waiters poll more often, or wait for the release: with a lock that announces it, or has a queue, the next holder begins at once."},
-		{"long-wait", Critical, longWait(Critical), longWaitRemedy},
-		{"long-wait", Warning, longWait(Warning), longWaitRemedy},
-		{"zombie-head", Warning, zombieHead,
-			"The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: locktop inspect shows the command if the library has one."},
-		{"starving", Warning, starving,
-			"Use a lock with a queue: without one, the client that asks at the right moment wins."},
-		{"writer-starved", Warning, writerStarved,
-			"Use a lock that lets readers wait while a writer waits, or make the readers pause."},
-		{"reentry-leak", Warning, reentryLeak,
-			"Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder."},
-		{"minority", Warning, minority,
-			"No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server."},
-		{"outlived", Warning, outlived,
-			"Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done."},
-		{"holder-gone", Warning, andAsked(holderGone),
-			"Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline."},
+		{andAsked(neverExpires(false)), Problem{"never-expires", Critical, cause, "no deadline ends the hold: if its holder dies, the lock stays held",
+			"Find out whether the holder still works. If it does not, give the lock a deadline: {deadline}. Do not delete the key: a holder that still works would lose the lock immediately."}},
+		{andAsked(neverExpires(true)), Problem{"never-expires", Critical, cause, "no deadline ends the hold: if its holder dies, the lock stays held",
+			"Find out whether the holder still works, and stop it. Then release the lock: {release}. Its format stores no deadline that others may change."}},
+		{split, Problem{"split", Critical, finding, "the servers of a Redlock have several tokens, and none has a majority",
+			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."}},
+		{stampPassed, Problem{"stamp-passed", Warning, finding, "the deadline in the value of the lock has passed, and the key still exists",
+			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."}},
+		{andAsked(overdue), Problem{"overdue", Warning, cause, "a hold lasts far longer than is usual for the lock, or longer than its limit",
+			"Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works. For work that may take so long, set a limit: {limit}."}},
+		{andAsked(renewedForever), Problem{"renewed-forever", Warning, finding, "one hold has been renewed at least 100 times: its work may hang while its renewal goes on",
+			"Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals."}},
+		{waitersNoHolder, Problem{"waiters-no-holder", Warning, finding, "clients have been waiting for more than 2 s for a lock without a holder",
+			"Wait until the waiters poll again, or wake the next one: {wake} if the library has one."}},
+		{renewalsStopped, Problem{"renewals-stopped", Warning, cause, "a hold was renewed, and its renewals have stopped",
+			"Find out whether the holder still works: it may hang, pause for long, or be cut off from the server. At the deadline another client gets the lock, also if the holder goes on."}},
+		{slowHandOff, Problem{"slow-hand-off", Warning, cause, "the lock stays free although clients wait for it",
+			"Make the waiters poll more often, or wait for the release: with a lock that announces it, or has a queue, the next holder begins immediately."}},
+		{longWait(Critical), Problem{"long-wait", Critical, finding, "a client has been waiting for 30 s or more for a hold that is not renewed", longWaitRemedy}},
+		{longWait(Warning), Problem{"long-wait", Warning, finding, "a client has been waiting for 30 s or more for a hold that is not renewed", longWaitRemedy}},
+		{zombieHead, Problem{"zombie-head", Warning, finding, "the first waiter of the queue is dead",
+			"The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: {wake} if the library has one."}},
+		{starving, Problem{"starving", Warning, finding, "at least 10 later waiters have overtaken a waiter",
+			"Use a lock with a queue: without one, the client that asks at the right moment wins."}},
+		{writerStarved, Problem{"writer-starved", Warning, finding, "a writer has been waiting for more than 10 s while readers hold the lock",
+			"Use a lock that lets readers wait while a writer waits, or make the readers pause."}},
+		{reentryLeak, Problem{"reentry-leak", Warning, finding, "a holder has reentered the lock at least 10 times without an exit",
+			"Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder."}},
+		{minority, Problem{"minority", Warning, finding, "too few servers of a Redlock have its token: a leftover, or a failed acquire",
+			"No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server."}},
+		{ttlTooShort, Problem{"ttl-too-short", Warning, cause, "holds end by expiry while their clients may still work",
+			"Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done."}},
+		{andAsked(holderGone), Problem{"holder-gone", Warning, cause, "the connection of the holder has ended, and the lock stays held",
+			"Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline."}},
 	}
 }
 
@@ -177,7 +199,7 @@ func overdue(l *Lock, now time.Time) string {
 	case l.MedianHold > 0 && age.Duration > unusual*l.MedianHold && age.Duration > unusualHold:
 		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", age, humanize.Duration(l.MedianHold))
 	case age.Duration > longHold:
-		return fmt.Sprintf("Held for %s; the limit is %s, which --overdue changes.", age, humanize.Setting(longHold))
+		return fmt.Sprintf("Held for %s; the limit is %s.", age, humanize.Setting(longHold))
 	}
 	return ""
 }
@@ -204,6 +226,7 @@ const (
 	onlyGrows   = 10               // reentries without an exit
 	voteWindow  = 2 * time.Second  // in which an acquire reaches all servers
 	overruns    = 3                // consecutive holds that ended by expiry
+	goneTooLong = 5 * time.Second  // for a client to reconnect
 )
 
 // renewedForever finds holds with many renewals, unless a limit is configured for them: a
@@ -248,7 +271,7 @@ func zombieHead(l *Lock, now time.Time) string {
 	if len(l.Waiters) == 1 {
 		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", humanize.Duration(dead))
 	}
-	return fmt.Sprintf("The first waiter of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
+	return fmt.Sprintf("The first waiter of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), counted(len(l.Waiters)-1, "1 other waits", " others wait"))
 }
 
 // starving finds waiters that were overtaken many times.
@@ -262,16 +285,11 @@ func starving(l *Lock, now time.Time) string {
 	if worst.OvertakenBy < passedOver {
 		return ""
 	}
-	return fmt.Sprintf("%s was overtaken by %s later waiters%s.", worst.ID, humanize.Count(worst.OvertakenBy), waitingFor(worst, now))
-}
-
-// waitingFor returns how long a waiter has been waiting, if that is known.
-func waitingFor(w Waiter, now time.Time) string {
-	age := w.Age(now)
-	if age.Duration == 0 {
-		return ""
+	took := ""
+	if age := worst.Age(now); age.Duration != 0 { // it is known
+		took = ", in " + age.String()
 	}
-	return ", in " + age.String()
+	return fmt.Sprintf("%s was overtaken by %s later waiters%s.", worst.ID, humanize.Count(worst.OvertakenBy), took)
 }
 
 // writerStarved finds writers that readers block.
@@ -281,24 +299,18 @@ func writerStarved(l *Lock, now time.Time) string {
 	}
 	for _, w := range l.Waiters {
 		if age := w.Age(now); w.Mode == Write && age.Duration > writerWaits {
-			return fmt.Sprintf("A writer has been waiting for %s while %s.", age, readersHold(len(l.Holders)))
+			return fmt.Sprintf("A writer has been waiting for %s while %s.", age, counted(len(l.Holders), "a reader holds it", " readers hold it"))
 		}
 	}
 	return ""
 }
 
-func othersWait(n int) string {
+// counted returns one for 1, else the number and the text for many.
+func counted(n int, one, many string) string {
 	if n == 1 {
-		return "1 other waits"
+		return one
 	}
-	return humanize.Count(n) + " others wait"
-}
-
-func readersHold(n int) string {
-	if n == 1 {
-		return "a reader holds it"
-	}
-	return humanize.Count(n) + " readers hold it"
+	return humanize.Count(n) + many
 }
 
 // reentryLeak finds holders that reenter and never exit.
@@ -363,6 +375,3 @@ func holderGone(l *Lock, now time.Time) string {
 	}
 	return ""
 }
-
-// goneTooLong is how long a client may be disconnected; it may be reconnecting.
-const goneTooLong = 5 * time.Second

@@ -44,11 +44,11 @@ func TestFindings(t *testing.T) {
 		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", DisconnectedAt: t0})), 6000, "never-expires holder-gone", " "},
 		{"a far deadline", mutex(holder("a", hour)), 2000, "", ""},
 		{"no deadline and no holder", waitedFor(mutex(), "w"), 2000, "", ""},
-		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01; the limit is 10 m, which --overdue changes."},
+		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01; the limit is 10 m."},
 		{"held for almost ten minutes", mutex(holder("a", hour)), 599_000, "", ""},
 		{"held for ten minutes, begin unknown", mutex(keyspace.Holder{ID: "a", Expires: at(hour)}), 601_000, "", ""},
 		{"one of the readers has been there for long", mutex(keyspace.Holder{ID: "b", Since: at(600_000), Expires: at(hour)}, holder("a", hour)), 601_000, "overdue", "10 m 01"},
-		{"long, and another client asks", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.AskedAt = at(600_000) }), 601_000, "overdue", "which --overdue changes. Another client asks for it."},
+		{"long, and another client asks", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.AskedAt = at(600_000) }), 601_000, "overdue", "the limit is 10 m. Another client asks for it."},
 		{"another client asks", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.AskedAt = at(10_000) }), 11_000, "", ""},
 		{"much longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 41_000, "overdue", "half of its holds are over in 2.0 s"},
 		{"somewhat longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 39_000, "", ""},
@@ -88,7 +88,7 @@ func TestFindings(t *testing.T) {
 		{"three tokens on three", redlock("a", "b", "c"), 3000, "split", "3 tokens on 3 servers"},
 		{"a majority, and one left over", redlock("a", "b", "a"), 3000, "", ""},
 		{"two tokens, and one is silent", redlock("a", "b", "?"), 3000, "", ""},
-		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "outlived", "last 3 holds"},
+		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "ttl-too-short", "last 3 holds"},
 		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 2 }), 2000, "", ""},
 		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
 		{"its client has disconnected, and it is renewed", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
@@ -106,8 +106,7 @@ func TestFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.Findings(s) {
 				ids = append(ids, f.ID)
-				check.True(t, slices.Contains(keyspace.FindingKinds(), keyspace.FindingKind{ID: f.ID, Severity: f.Severity}),
-					"%s, %s is not one of the kinds", f.ID, f.Severity)
+				check.True(t, slices.Contains(keyspace.FindingProblems(), f.Problem), "%s, %s is not one of the problems", f.ID, f.Severity)
 				check.True(t, f.Lock == c.lock.ID() && f.Remedy != "" && f.Severity != keyspace.Info, "got %+v", f)
 				check.True(t, strings.Contains(f.Text, c.says), "it says %q, not %q", f.Text, c.says)
 			}
@@ -150,7 +149,7 @@ func redlock(tokens ...string) keyspace.Lock {
 // Each server finding is tested together with the most similar server that has
 // none. Scenario 97 is a clock that jumps.
 func TestServerFindings(t *testing.T) {
-	missing := keyspace.FindingKinds() // of those of servers, the kinds that no case has found
+	missing := keyspace.FindingProblems() // of those of servers, the ones that no case has found
 	one := func(s keyspace.Server) keyspace.Snapshot {
 		s.Addr = "one"
 		return keyspace.Snapshot{Server: s}
@@ -194,9 +193,8 @@ func TestServerFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.ServerFindings(c.snap) {
 				ids = append(ids, f.ID)
-				kind := keyspace.FindingKind{ID: f.ID, Severity: f.Severity}
-				check.True(t, slices.Contains(keyspace.FindingKinds(), kind), "%v is not one of the kinds", kind)
-				missing = slices.DeleteFunc(missing, func(k keyspace.FindingKind) bool { return k == kind })
+				check.True(t, slices.Contains(keyspace.FindingProblems(), f.Problem), "%v is not one of the problems", f.Problem)
+				missing = slices.DeleteFunc(missing, func(p keyspace.Problem) bool { return p == f.Problem })
 				check.True(t, f.Lock == (keyspace.ID{}) && f.Remedy != "" && strings.Contains(f.Text, c.says), "got %+v", f)
 			}
 			check.Equal(t, strings.Join(ids, " "), c.want, "found")
@@ -292,7 +290,7 @@ func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
 // Each finding that the past of a lock causes is tested with the most similar states without it.
 func TestFindingsOfThePastOfALock(t *testing.T) {
 	const hour = 3_600_000
-	convoy := func(change func(*keyspace.Lock)) keyspace.Lock { // free for 7 of 20 s
+	slowly := func(change func(*keyspace.Lock)) keyspace.Lock { // free for 7 of 20 s
 		return with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) {
 			l.Holders = []keyspace.Holder{{ID: "a", Since: at(19_990), Expires: at(hour)}}
 			l.Expires = at(hour)
@@ -323,23 +321,23 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		want string // kinds with their severities
 		says string
 	}{
-		{"waiters that poll slowly", convoy(same), 20_000, "convoy warning", "Between two holds the lock is free for 210 ms, and the holds take 30 ms: its 2 waiters poll too slowly."},
-		{"one of them is left", convoy(func(l *keyspace.Lock) { l.Waiters = l.Waiters[:1] }), 20_000, "convoy warning", "its waiter polls too slowly"},
-		{"waiters for less than ten seconds", convoy(func(l *keyspace.Lock) { l.Past.Free /= 2 }), 9900, "", ""},
-		{"held for 71 % of the time", convoy(func(l *keyspace.Lock) { l.Past.Free = 5800 * time.Millisecond }), 20_000, "", ""},
-		{"held for 69 % of the time", convoy(func(l *keyspace.Lock) { l.Past.Free = 6200 * time.Millisecond }), 20_000, "convoy warning", "210 ms"},
-		{"held for long since", convoy(same), 24_000, "", ""},
-		{"free at the moment, and in all for 31 % of the time", convoy(func(l *keyspace.Lock) {
+		{"waiters that poll slowly", slowly(same), 20_000, "slow-hand-off warning", "Between two holds the lock is free for 210 ms, and the holds take 30 ms: its 2 waiters poll too slowly."},
+		{"one of them is left", slowly(func(l *keyspace.Lock) { l.Waiters = l.Waiters[:1] }), 20_000, "slow-hand-off warning", "its waiter polls too slowly"},
+		{"waiters for less than ten seconds", slowly(func(l *keyspace.Lock) { l.Past.Free /= 2 }), 9900, "", ""},
+		{"held for 71 % of the time", slowly(func(l *keyspace.Lock) { l.Past.Free = 5800 * time.Millisecond }), 20_000, "", ""},
+		{"held for 69 % of the time", slowly(func(l *keyspace.Lock) { l.Past.Free = 6200 * time.Millisecond }), 20_000, "slow-hand-off warning", "210 ms"},
+		{"held for long since", slowly(same), 24_000, "", ""},
+		{"free at the moment, and in all for 31 % of the time", slowly(func(l *keyspace.Lock) {
 			l.Past.Free, l.Holders, l.UnheldSince = 5600*time.Millisecond, nil, at(19_400)
-		}), 20_000, "convoy warning", "210 ms"},
-		{"holds that take longer than the hand-offs", convoy(func(l *keyspace.Lock) { l.Past.HoldP50 = 210 * time.Millisecond }), 20_000, "", ""},
-		{"too few holds", convoy(func(l *keyspace.Lock) { l.Past.HoldP50 = 0 }), 20_000, "", ""},
-		{"the next waiter has not polled yet", convoy(func(l *keyspace.Lock) { l.Waiters, l.Past.WaiterSeen = nil, at(19_100) }), 20_000, "convoy warning", "its waiters poll too slowly"},
-		{"no waiter", convoy(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
-		{"clients that ask during a hold and may give up", convoy(func(l *keyspace.Lock) { l.Waiters, l.AskedAt = nil, at(19_995) }), 20_000, "", ""},
+		}), 20_000, "slow-hand-off warning", "210 ms"},
+		{"holds that take longer than the hand-offs", slowly(func(l *keyspace.Lock) { l.Past.HoldP50 = 210 * time.Millisecond }), 20_000, "", ""},
+		{"too few holds", slowly(func(l *keyspace.Lock) { l.Past.HoldP50 = 0 }), 20_000, "", ""},
+		{"the next waiter has not polled yet", slowly(func(l *keyspace.Lock) { l.Waiters, l.Past.WaiterSeen = nil, at(19_100) }), 20_000, "slow-hand-off warning", "its waiters poll too slowly"},
+		{"no waiter", slowly(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
+		{"clients that ask during a hold and may give up", slowly(func(l *keyspace.Lock) { l.Waiters, l.AskedAt = nil, at(19_995) }), 20_000, "", ""},
 
-		{"a renewal is late by half a period", renewed(same), 45_000, "renewal-missed warning", "Renewed every 10 s, and the next renewal is 5.0 s late: the lock ends in 15 s."},
-		{"a late renewal with a deadline ten renewals away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_000) }), 45_000, "renewal-missed warning", "the lock ends in 1 m 40"},
+		{"a renewal is late by half a period", renewed(same), 45_000, "renewals-stopped warning", "Renewed every 10 s, and the next renewal is 5.0 s late: the lock ends in 15 s."},
+		{"a late renewal with a deadline ten renewals away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_000) }), 45_000, "renewals-stopped warning", "the lock ends in 1 m 40"},
 		{"a late renewal with a deadline farther away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_100) }), 45_000, "", ""},
 		{"a renewal is late by less", renewed(same), 44_900, "", ""},
 		{"the lock has ended", renewed(same), 60_000, "", ""},
@@ -357,9 +355,9 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		{"a wait whose begin is unknown", waits(func(l *keyspace.Lock) { l.Waiters[1].Since, l.Waiters[1].Seen = time.Time{}, t0 }), 30_000, "long-wait warning", "at least 30 s"},
 		{"a dead waiter behind another", waits(func(l *keyspace.Lock) { l.Waiters[1].Expires = at(1000) }), 60_000, "", ""},
 
-		{"holds that ended by expiry, and one that was renewed", expired(keyspace.Past{TTL: 30 * time.Second, HoldP99: 41 * time.Second}), 2000, "outlived warning", "hold p99 41 s, TTL 30 s."},
-		{"holds of which only the TTL is known", expired(keyspace.Past{TTL: 30 * time.Second, HoldP99: 30 * time.Second, AtLeast: true}), 2000, "outlived warning", "hold p99 ≥ 30 s, TTL 30 s."},
-		{"holds of unknown length", expired(keyspace.Past{TTL: 30 * time.Second}), 2000, "outlived warning", "none of them by a release."},
+		{"holds that ended by expiry, and one that was renewed", expired(keyspace.Past{TTL: 30 * time.Second, HoldP99: 41 * time.Second}), 2000, "ttl-too-short warning", "hold p99 41 s, TTL 30 s."},
+		{"holds of which only the TTL is known", expired(keyspace.Past{TTL: 30 * time.Second, HoldP99: 30 * time.Second, AtLeast: true}), 2000, "ttl-too-short warning", "hold p99 ≥ 30 s, TTL 30 s."},
+		{"holds of unknown length", expired(keyspace.Past{TTL: 30 * time.Second}), 2000, "ttl-too-short warning", "none of them by a release."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var found []string
@@ -396,11 +394,11 @@ func (h *history) read(ms int, l keyspace.Lock) keyspace.Lock {
 }
 
 // The times of holds and of what is between them come from the events of a lock: 50 holds of 30
-// ms with 210 ms between them, while clients wait, are a convoy; the same hand-offs with more
+// ms with 210 ms between them, while clients wait, are a slow hand-off; the same hand-offs with more
 // than 1 s without a waiter are none.
-func TestAConvoyIsSeenInTheEvents(t *testing.T) {
-	convoys := func(l keyspace.Lock, ms int) bool {
-		return slices.ContainsFunc(keyspace.Findings(keyspace.Snapshot{At: at(ms), Locks: []*keyspace.Lock{&l}}), func(f keyspace.Finding) bool { return f.ID == "convoy" })
+func TestASlowHandOffIsSeenInTheEvents(t *testing.T) {
+	slow := func(l keyspace.Lock, ms int) bool {
+		return slices.ContainsFunc(keyspace.Findings(keyspace.Snapshot{At: at(ms), Locks: []*keyspace.Lock{&l}}), func(f keyspace.Finding) bool { return f.ID == "slow-hand-off" })
 	}
 	for _, c := range []struct {
 		name      string
@@ -424,14 +422,14 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 				held := mutex(keyspace.Holder{ID: fmt.Sprint("owner-", cycle), Count: 1, Expires: at(ms + 60_000)})
 				held.Waiters, held.Expires = waiter, at(ms+60_000)
 				last = h.read(ms, held)
-				check.Require(t, !convoys(last, ms) || ms >= 10_000, "it is a convoy after %d ms already", ms)
+				check.Require(t, !slow(last, ms) || ms >= 10_000, "its hand-off is slow after %d ms already", ms)
 				free := mutex()
 				free.Waiters = waiter
 				ms += c.hold
 				last = h.read(ms, free)
 				ms += c.gap
 			}
-			check.Equal(t, convoys(last, ms), c.want, "with %+v it is a convoy", last.Past)
+			check.Equal(t, slow(last, ms), c.want, "with %+v its hand-off is slow", last.Past)
 		})
 	}
 }

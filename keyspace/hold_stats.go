@@ -10,11 +10,11 @@ import (
 
 // Bounds of HoldStats.
 const (
-	maxHolds     = 32               // finished holds per lock, and as many times between them
-	minHolds     = 5                // with fewer there is no median
-	convoyWindow = 10 * time.Second // half of the time in which free time is counted, at most
-	maxLooks     = 1200             // at one a second, a share is that of 10 to 20 minutes
-	minLooks     = 5                // with fewer there is no share
+	maxHolds   = 32               // finished holds per lock, and as many times between them
+	minHolds   = 5                // with fewer there is no median
+	freeWindow = 10 * time.Second // half of the time in which free time is counted, at most
+	maxLooks   = 1200             // at one a second, a share is that of 10 to 20 minutes
+	minLooks   = 5                // with fewer there is no share
 )
 
 // HoldStats records how the holds of each lock ended, how long they lasted and how long the
@@ -213,7 +213,7 @@ func (s *lockStats) contended(l *Lock, at time.Time) {
 	switch {
 	case s.waited.IsZero():
 		s.waited, s.older, s.newer = at, freeTime{since: at}, freeTime{since: at}
-	case at.Sub(s.newer.since) > convoyWindow:
+	case at.Sub(s.newer.since) > freeWindow:
 		s.older, s.newer = s.newer, freeTime{since: at}
 	}
 }

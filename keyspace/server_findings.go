@@ -41,36 +41,36 @@ func serversOf(s Snapshot) []Server {
 // nodeRules lists the rules for a server, also if it does not answer.
 func nodeRules() []rule[Node] {
 	return []rule[Node]{
-		{"node-missing", Critical, nodeMissing,
-			"Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete."},
-		{"locks-unread", Warning, locksUnread,
-			"Grant the permission: docs/operators.md says what each one is for. Or read only the keys that this user may read (--match)."},
+		{nodeMissing, Problem{"node-missing", Critical, finding, "a server cannot be read",
+			"Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete."}},
+		{locksUnread, Problem{"locks-unread", Warning, finding, "the server refuses to show keys that may be locks",
+			"Grant the permission: docs/operators.md says what each one is for. Or read only the keys that this user may read: {match}."}},
 	}
 }
 
 // serverRules lists the rules for a server that answers.
 func serverRules() []rule[Server] {
 	return []rule[Server]{
-		{"part-of-cluster", Warning, partlySeen,
-			"Add --cluster to see all of them."},
-		{"master-link-down", Critical, masterLost,
-			"Read the master, or the server that has replaced it: a lock shown here may be free there, or have another holder."},
-		{"evictable", Warning, evictable,
-			"Keep locks on a separate server with maxmemory-policy noeviction."},
-		{"failover-loses-locks", Info, failoverLosesLocks,
-			"Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage."},
+		{partlySeen, Problem{"part-of-cluster", Warning, finding, "the server is part of a cluster, whose other nodes are not read",
+			"Read all of its nodes: {cluster}."}},
+		{masterLost, Problem{"master-link-down", Critical, finding, "the server is a replica that has lost its master: its locks are old",
+			"Read the master, or the server that has replaced it: a lock shown here may be free there, or have another holder."}},
+		{evictable, Problem{"evictable", Warning, finding, "the server evicts keys, and with them locks, when its memory is full",
+			"Keep locks on a separate server with maxmemory-policy noeviction."}},
+		{failoverLosesLocks, Problem{"failover-loses-locks", Info, finding, "the server confirms a lock before a replica has it",
+			"Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage."}},
 	}
 }
 
 // snapshotRules lists the rules for all servers together, and for the watch.
 func snapshotRules() []rule[Snapshot] {
 	return []rule[Snapshot]{
-		{"clock-skew", Warning, clocksApart,
-			"Synchronize the clocks of all servers with the same source: a Redlock relies on them."},
-		{"clock-skew", Info, clockWrong,
-			"Compare both with a third clock. Locks whose deadlines clients compute on their own clocks last too long or too short."},
-		{"no-notify-right", Info, noNotifyRight,
-			"Grant it +client|tracking +hello (ACL SETUSER): these commands write nothing."},
+		{clocksApart, Problem{"clock-skew", Warning, finding, "the clocks of two servers differ by more than 500 ms",
+			"Synchronize the clocks of all servers with the same source: a Redlock relies on them."}},
+		{clockWrong, Problem{"clock-skew", Info, finding, "the clocks of the server and of this machine differ by more than 500 ms",
+			"Compare both with a third clock. Locks whose deadlines clients compute on their own clocks last too long or too short."}},
+		{noNotifyRight, Problem{"no-notify-right", Info, finding, "the user may not use client tracking, so short holds may be missed",
+			"Grant it +client|tracking +hello (ACL SETUSER): these commands write nothing."}},
 	}
 }
 

@@ -9,21 +9,21 @@ import (
 
 // Thresholds of what the past of a lock says.
 const (
-	convoyFor   = 10 * time.Second       // with waiters all the time
-	convoyHeld  = 0.7                    // share of that time in which a convoy's lock is held, at most
-	regularFrom = 3                      // renewals
-	renewalLag  = 200 * time.Millisecond // by which a renewal is read late, at most
-	spare       = 10                     // renewals that a hold can miss without danger
+	contendedFor = 10 * time.Second       // with waiters all the time
+	heldAtMost   = 0.7                    // share of that time in which the lock is held, at most
+	regularFrom  = 3                      // renewals
+	renewalLag   = 200 * time.Millisecond // by which a renewal is read late, at most
+	spare        = 10                     // renewals that a hold can miss without danger
 )
 
-// convoy finds locks whose waiters take longer to notice a release than the holds take. A request
+// slowHandOff finds locks whose waiters take longer to notice a release than the holds take. A request
 // of a client does not make it a waiter here: clients that try once for each run of a job are
 // refused, too, and leave the lock free until the next run. And a client that is seen to ask again
 // and again asks at least every 2 s, so it notices a release within 2 s, but only during holds of
 // more than 2 s is that seen.
-func convoy(l *Lock, now time.Time) string {
+func slowHandOff(l *Lock, now time.Time) string {
 	p := l.Past
-	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < convoyFor ||
+	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < contendedFor ||
 		p.HoldP50 == 0 || p.HandOffP50 <= p.HoldP50 {
 		return ""
 	}
@@ -31,23 +31,20 @@ func convoy(l *Lock, now time.Time) string {
 	if len(l.Holders) == 0 && !l.UnheldSince.IsZero() {
 		free += min(passed, now.Sub(l.UnheldSince))
 	}
-	if float64(passed-free) >= convoyHeld*float64(passed) {
+	if float64(passed-free) >= heldAtMost*float64(passed) {
 		return ""
 	}
-	waiters := "its waiters poll"
-	switch n := l.WaiterCount(); {
-	case n == 1:
-		waiters = "its waiter polls"
-	case n > 1:
-		waiters = fmt.Sprintf("its %s waiters poll", humanize.Count(n))
+	waiters := "waiters poll"
+	if n := l.WaiterCount(); n > 0 {
+		waiters = counted(n, "waiter polls", " waiters poll")
 	}
-	return fmt.Sprintf("Between two holds the lock is free for %s, and the holds take %s: %s too slowly.",
+	return fmt.Sprintf("Between two holds the lock is free for %s, and the holds take %s: its %s too slowly.",
 		humanize.Duration(p.HandOffP50), humanize.Duration(p.HoldP50), waiters)
 }
 
-// renewalMissed finds holds that were renewed regularly, and whose next renewal is late. A
+// renewalsStopped finds holds that were renewed regularly, and whose next renewal is late. A
 // hold whose deadline is far away, compared with its renewals, is in no danger yet.
-func renewalMissed(l *Lock, now time.Time) string {
+func renewalsStopped(l *Lock, now time.Time) string {
 	late := l.renewalLate(now)
 	left, expires := l.TTL(now)
 	if late == 0 || l.Renewals < regularFrom || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery {
@@ -67,7 +64,7 @@ func (l *Lock) renewalLate(at time.Time) time.Duration {
 }
 
 // longWaitRemedy is the remedy of all severities of a long wait.
-const longWaitRemedy = "Look at the holder: its page says whether it still works and what it waits for itself. Shorten the holds, or use several keys."
+const longWaitRemedy = "Find out whether the holder still works, and what it waits for itself. Shorten the holds, or use several keys."
 
 // longWait returns a rule that finds locks with a long wait of a severity.
 func longWait(severity Severity) func(*Lock, time.Time) string {
@@ -109,8 +106,8 @@ func (l *Lock) LongestWait(now time.Time) (Age, Severity) {
 	}
 }
 
-// outlived finds locks that expire while they are held, and says which TTL would have fitted.
-func outlived(l *Lock, _ time.Time) string {
+// ttlTooShort finds locks that expire while they are held, and says which TTL would have fitted.
+func ttlTooShort(l *Lock, _ time.Time) string {
 	if l.ExpiryStreak < overruns {
 		return ""
 	}

@@ -41,6 +41,12 @@ func (v View) WithFindings() int {
 	return n
 }
 
+// Remedy returns the remedy of a finding with the commands and flags for it.
+func Remedy(f keyspace.Finding) string {
+	return strings.NewReplacer("{deadline}", "locktop release KEY --write --give-ttl 30s", "{release}", "locktop release KEY --write",
+		"{wake}", "locktop inspect KEY shows the command", "{limit}", "--overdue 'KEY=2h'", "{match}", "--match 'PATTERN'", "{cluster}", "--cluster").Replace(f.Remedy)
+}
+
 // owner returns the first holder's name and the number of other holders, in the
 // width of a table cell.
 func owner(l keyspace.Lock) string {

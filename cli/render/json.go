@@ -205,7 +205,7 @@ func EventOf(e keyspace.Event) Event {
 
 // FindingOf returns the JSON form of f without its lock.
 func FindingOf(f keyspace.Finding) Finding {
-	return Finding{f.ID, f.Severity.String(), Text(f.Text), Text(f.Remedy)}
+	return Finding{f.ID, f.Severity.String(), Text(f.Text), Text(Remedy(f))}
 }
 
 // KeyedFindingOf returns the JSON form of f with its lock.

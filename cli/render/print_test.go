@@ -42,9 +42,17 @@ func threeLocks() View {
 	p := pictureOf(orders, nightly, catalog)
 	p.Cost.Scanned = 1204
 	p.Findings = map[keyspace.ID][]keyspace.Finding{
-		nightly.ID(): {{ID: "never-expires", Severity: keyspace.Critical, Text: "It has no TTL."}},
+		nightly.ID(): {{Problem: keyspace.Problem{ID: "never-expires", Severity: keyspace.Critical}, Text: "It has no TTL."}},
 	}
 	return p
+}
+
+func TestRemediesNameCommands(t *testing.T) {
+	for _, p := range keyspace.FindingProblems() {
+		got := Remedy(keyspace.Finding{Problem: p})
+		check.False(t, strings.ContainsAny(got, "{}"), "%s", got)
+		check.Equal(t, strings.Contains(got, "locktop release KEY --write"), strings.Contains(p.Remedy, "{deadline}") || strings.Contains(p.Remedy, "{release}"), "%s", got)
+	}
 }
 
 func TestTheTableHasALockALine(t *testing.T) {
@@ -154,7 +162,7 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 	for _, s := range hostile {
 		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}}}
 		p := pictureOf(l)
-		p.Findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{ID: "x", Text: s, Remedy: s}}}
+		p.Findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{Problem: keyspace.Problem{ID: "x", Remedy: s}, Text: s}}}
 		for name, print := range forms {
 			out := printed(t, print, p)
 			lines := strings.Count(out, "\n")
@@ -244,7 +252,7 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, WaitTime: 812 * time.Millisecond}
 	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15", Product: "redis"}
 	p.Findings = map[keyspace.ID][]keyspace.Finding{
-		l.ID(): {{ID: "overdue", Severity: keyspace.Warning, Text: "It is long.", Remedy: "Wait."}},
+		l.ID(): {{Problem: keyspace.Problem{ID: "overdue", Severity: keyspace.Warning, Remedy: "Wait."}, Text: "It is long."}},
 	}
 	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15","name":"redis"},"complete":true,` +
 		`"cost":{"scanned":1001500,"ms":812,"commands":1420},` +

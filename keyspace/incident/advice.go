@@ -27,12 +27,12 @@ func (w *writer) unknown(f *fault) []string {
 		all = append(all, "which client deleted it: Redis does not record it, and "+who+" itself may have deleted it")
 	case Stolen, Failover, Restart, Lost, Evicted, Flushed:
 		all = append(all, fmt.Sprintf("whether %s noticed that it had lost the lock", who))
-	case SlowHolder:
+	case Overdue:
 		all = append(all, fmt.Sprintf("what %s did for so long (see its log from %s on)", who, clock(f.from)))
 	case SlowHandOff:
 		all = append(all, "whether the waiters look seldom, or a message that wakes them was lost")
 	}
-	if f.cause != Deadlock && h.began.IsZero() {
+	if f.cycle == nil && h.began.IsZero() {
 		all = append(all, "when "+who+" acquired the lock: before "+clock(h.seen))
 	}
 	if w.t.waits.most == 0 {
@@ -63,7 +63,7 @@ func (w *writer) next(f *fault) string {
 	who := name(h.Name())
 	ongoing := ""
 	if w.s.Ongoing && h.ended.IsZero() {
-		ongoing = fmt.Sprintf(" If %s has really ended, give the lock a deadline: locktop release --write --give-ttl.", who)
+		ongoing = fmt.Sprintf(" If %s has really ended, give the lock a deadline.", who)
 	}
 	switch f.cause {
 	case HolderGone:
@@ -76,7 +76,7 @@ func (w *writer) next(f *fault) string {
 		return fmt.Sprintf("Use a TTL of at least %s, and renew it every %s. Check the data that the lock protects.", humanize.Setting(w.fit(f)), long(w.ttl(f)/3))
 	case Expired:
 		return fmt.Sprintf("Look at the log of %s. If the work takes longer than the TTL of %s, renew the lock.", who, humanize.Setting(w.ttl(f)))
-	case SlowHolder:
+	case Overdue:
 		return fmt.Sprintf("Find out why %s took so long. Do not force-release a lock whose holder works.", who)
 	case SlowHandOff:
 		often := "more often than a hold lasts"
@@ -84,7 +84,7 @@ func (w *writer) next(f *fault) string {
 			often = fmt.Sprintf("at least every %s, as half of the holds are over by then", long(u.P50))
 		}
 		return "Let the waiting clients subscribe to the message of a release, if their library sends one, or look " + often + "."
-	case Deadlock:
+	case Deadlock, PossibleDeadlock:
 		locks := f.cycle.locks()
 		if len(locks) == 1 {
 			locks = []string{"their locks"}

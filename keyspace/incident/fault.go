@@ -63,21 +63,13 @@ func (t *track) causeOf(h *hold, until time.Time) (c Cause, from time.Time, atMo
 	switch h.end {
 	case keyspace.Expired:
 		return t.causeOfExpiry(h)
-	case keyspace.Lost:
-		return Lost, time.Time{}, false
-	case keyspace.Evicted:
-		return Evicted, time.Time{}, false
-	case keyspace.Flushed:
-		return Flushed, time.Time{}, false
-	case keyspace.Deleted:
-		return Deleted, time.Time{}, false
-	case keyspace.Stolen:
-		return Stolen, time.Time{}, false
+	case keyspace.Lost, keyspace.Evicted, keyspace.Flushed, keyspace.Deleted, keyspace.Stolen:
+		return Cause(h.end), time.Time{}, false
 	case keyspace.Vanished:
 		return "", time.Time{}, false
 	}
 	if t.slow(until.Sub(h.from())) {
-		return SlowHolder, h.from().Add(t.usual().P99), false
+		return Overdue, h.from().Add(t.usual().P99), false
 	}
 	return "", time.Time{}, false
 }
@@ -145,7 +137,7 @@ func (b *Builder) found(t *track) []fault {
 	}
 	all = slices.DeleteFunc(all, func(f fault) bool {
 		switch f.cause {
-		case SlowHolder: // the holds that came later may be as long
+		case Overdue: // the holds that came later may be as long
 			return !t.slow(f.hold.until(b.last).Sub(f.hold.from()))
 		case SlowHandOff: // waiting is what a lock is for, if it does not take longer than a hold
 			return t.usual().known() && f.to.Sub(f.from) < t.usual().P50
@@ -158,7 +150,7 @@ func (b *Builder) found(t *track) []fault {
 			if b.keep == nil { // the other locks are known, too
 				cost = c.blocked()
 			}
-			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: cost.Blocked, clients: cost.Clients})
+			all = append(all, fault{cause: Cause(c.Problem().ID), span: c.span, cycle: c, blocked: cost.Blocked, clients: cost.Clients})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
@@ -253,7 +245,7 @@ func (f *fault) repeats() Cause {
 
 // main returns the fault that explains the incident.
 func (g *group) main() *fault {
-	for _, explains := range []Cause{Deadlock, TTLTooShort} {
+	for _, explains := range []Cause{Deadlock, PossibleDeadlock, TTLTooShort} {
 		for i := range g.faults {
 			if g.faults[i].cause == explains {
 				return &g.faults[i]

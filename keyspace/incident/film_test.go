@@ -187,9 +187,9 @@ func (f *film) stories(t *testing.T) []incident.Story {
 	return f.b.Stories()
 }
 
-// deadlock lets three owners wait for the locks of each other.
-func (f *film) deadlock() *film {
-	owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100:1", "1f0e0d0c-0b0a-0908-0706-050403020100:1", "2f0e0d0c-0b0a-0908-0706-050403020100:1"}
+// deadlock lets three owners, whose names end with a thread or "", wait for the locks of each other.
+func (f *film) deadlock(thread string) *film {
+	owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100" + thread, "1f0e0d0c-0b0a-0908-0706-050403020100" + thread, "2f0e0d0c-0b0a-0908-0706-050403020100" + thread}
 	keys := []string{key, "other:a", "other:b"}
 	for i, k := range keys {
 		f.acquire(k, owners[i], 60*time.Second)

@@ -16,35 +16,30 @@ import (
 )
 
 // Cause is why clients waited longer than they had to, or why two of them may have worked at
-// the same time.
+// the same time: the ID of a problem that is marked as a cause.
 type Cause string
 
-// The causes of the JSON contract.
+// The causes; [keyspace.Problems] says what each means.
 const (
-	HolderGone      Cause = "holder-gone"      // the connection of the holder ended, and the lock stayed held
-	HolderFrozen    Cause = "holder-frozen"    // a connected holder stopped to renew, or outlived a TTL that is far longer than its holds
-	RenewalsStopped Cause = "renewals-stopped" // the renewals of the holder stopped; its connection is not known
-	TTLTooShort     Cause = "ttl-too-short"    // holds end by expiry while their clients still work
-	Expired         Cause = "expired"          // a hold ended by expiry; nothing more is known
-	SlowHolder      Cause = "slow-holder"      // a live client held the lock far longer than is usual
-	NeverExpires    Cause = "never-expires"    // the client of a lock without a deadline is gone
-	SlowHandOff     Cause = "slow-hand-off"    // the lock was free, and its waiters did not take it
-	Deadlock        Cause = "deadlock"         // owners wait for each other
-	Failover        Cause = "failover"         // a failover lost the lock
-	Restart         Cause = "restart"          // a restart of the server lost the lock
-	Lost            Cause = "lost"             // a failover or a restart lost the lock
-	Evicted         Cause = "evicted"          // the server evicted the lock because its memory was full
-	Flushed         Cause = "flushed"          // the database was emptied
-	Deleted         Cause = "deleted"          // a client deleted the lock of another one
-	Stolen          Cause = "stolen"           // a client replaced the holder
-	Contended       Cause = "contended"        // no fault: the lock is held most of the time, and clients always wait
+	HolderGone       Cause = "holder-gone"
+	HolderFrozen     Cause = "holder-frozen"
+	RenewalsStopped  Cause = "renewals-stopped"
+	TTLTooShort      Cause = "ttl-too-short"
+	Expired                = Cause(keyspace.Expired)
+	Overdue          Cause = "overdue"
+	NeverExpires     Cause = "never-expires"
+	SlowHandOff      Cause = "slow-hand-off"
+	Deadlock         Cause = "deadlock"
+	PossibleDeadlock Cause = "possible-deadlock"
+	Failover         Cause = "failover"
+	Restart          Cause = "restart"
+	Lost                   = Cause(keyspace.Lost)
+	Evicted                = Cause(keyspace.Evicted)
+	Flushed                = Cause(keyspace.Flushed)
+	Deleted                = Cause(keyspace.Deleted)
+	Stolen                 = Cause(keyspace.Stolen)
+	Contended        Cause = "contended"
 )
-
-// Causes lists all causes.
-func Causes() []Cause {
-	return []Cause{HolderGone, HolderFrozen, RenewalsStopped, TTLTooShort, Expired, SlowHolder, NeverExpires, SlowHandOff,
-		Deadlock, Failover, Restart, Lost, Evicted, Flushed, Deleted, Stolen, Contended}
-}
 
 // Story is one incident of one lock.
 type Story struct {

@@ -114,19 +114,19 @@ func (w *writer) headline(f *fault) string {
 			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", humanize.Plural(n, "hold"), key)
 		}
 		return fmt.Sprintf("%s held %s and did not release it: the lock expired at %s.", holder, key, end)
-	case SlowHolder:
+	case Overdue:
 		return fmt.Sprintf("%s held %s for %s, where half of its holds are over in %s.", holder, key, w.duration(f), long(w.s.Usual.P50))
 	case SlowHandOff:
 		if n := w.count(SlowHandOff); n > 1 {
 			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they look too seldom, or were not woken.", key, n, long(w.longest()))
 		}
 		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they look too seldom, or were not woken.", key, clock(f.from), clock(f.to))
-	case Deadlock:
+	case Deadlock, PossibleDeadlock:
 		others := ""
 		if locks := f.cycle.locks(); len(locks) > 1 {
 			others = ", with " + listed(slices.DeleteFunc(locks, func(l string) bool { return l == key }))
 		}
-		return fmt.Sprintf("%s was in a deadlock of %s from %s at the latest until %s%s: each owner waited for the next one.", key, humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), w.held(f), others)
+		return fmt.Sprintf("%s was in a %s of %s from %s at the latest until %s%s: each owner waited for the next one.", key, strings.ReplaceAll(string(f.cause), "-", " "), humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), w.held(f), others)
 	case Failover:
 		return fmt.Sprintf("A failover lost %s at %s: the new master did not have the lock of %s.", key, end, holder)
 	case Restart:
@@ -269,7 +269,7 @@ func (w *writer) noticed(n keyspace.Notice) string {
 
 // tell returns the moments of a fault.
 func (w *writer) tell(f *fault) []Line {
-	if f.cause == Deadlock {
+	if f.cycle != nil {
 		return w.tellDeadlock(f)
 	}
 	h := &f.hold
@@ -294,7 +294,7 @@ func (w *writer) tell(f *fault) []Line {
 			what = "its last renewal; "
 		}
 		all = append(all, Line{At: f.from, Text: what + seen, Cost: cost, Note: w.saved(f)})
-	case SlowHolder:
+	case Overdue:
 		all = append(all, Line{At: f.from, Text: "99 % of the other holds were over after this time", Cost: cost})
 	}
 	end := Line{At: h.until(w.b.last), Text: w.endOf(h)}
@@ -313,7 +313,7 @@ func (w *writer) tell(f *fault) []Line {
 func (w *writer) overlap(f *fault) string {
 	h := &f.hold
 	switch f.cause {
-	case HolderGone, NeverExpires, SlowHolder, RenewalsStopped:
+	case HolderGone, NeverExpires, Overdue, RenewalsStopped:
 		return ""
 	case Expired, TTLTooShort, HolderFrozen:
 		return ", while " + name(h.Name()) + " may have worked"

@@ -91,7 +91,9 @@ func lockFamilies() []family {
 		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them.", byGroup(func(p *page, id []string, g *group) { p.number(float64(g.gauges.waiters), id...) }), false},
 		{"locktop_oldest_hold_timestamp_seconds", gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
 		{"locktop_findings", gauge, "Problems of locks and servers.", func(p *page, t *target) {
-			for _, k := range keyspace.FindingKinds() {
+			for _, k := range slices.SortedFunc(maps.Keys(t.findings), func(a, b keyspace.Problem) int {
+				return cmp.Or(cmp.Compare(a.ID, b.ID), int(a.Severity)-int(b.Severity))
+			}) {
 				for _, class := range slices.SortedFunc(maps.Keys(t.findings[k]), classID.compare) {
 					p.number(float64(t.findings[k][class]), t.labelsOf(k, class)...)
 				}
@@ -118,7 +120,7 @@ func lockFamilies() []family {
 
 // labelsOf returns the labels of a finding. All have the same ones: without a class, the two
 // of a class are empty.
-func (t *target) labelsOf(k keyspace.FindingKind, class classID) []string {
+func (t *target) labelsOf(k keyspace.Problem, class classID) []string {
 	labels := []string{"finding", k.ID, "severity", k.Severity.String()}
 	switch {
 	case t.classes == nil:

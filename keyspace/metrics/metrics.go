@@ -147,7 +147,7 @@ type groupGauges struct {
 
 func newTarget(of Target, o Options) *target {
 	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[keyspace.ID]bool), findings: make(findings)}
-	for _, kind := range keyspace.FindingKinds() {
+	for _, kind := range keyspace.FindingProblems() {
 		t.findings.add(kind, noClass, 0)
 	}
 	if o.Classes {

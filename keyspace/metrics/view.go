@@ -72,7 +72,7 @@ func newView(r Reading, o Options) view {
 		}
 	}
 	count := func(f keyspace.Finding, class classID) {
-		v.findings.add(keyspace.FindingKind{ID: f.ID, Severity: f.Severity}, class, 1)
+		v.findings.add(f.Problem, class, 1)
 	}
 	for _, f := range keyspace.Findings(r.Snapshot) {
 		class := noClass
@@ -213,10 +213,11 @@ func (c classes) series(id classID) classID {
 	return classID{id.db, otherClass}
 }
 
-// findings counts findings by their kind, and by the class of their lock.
-type findings map[keyspace.FindingKind]map[classID]int
+// findings counts findings by their problem without its remedy, and by the class of their lock.
+type findings map[keyspace.Problem]map[classID]int
 
-func (f findings) add(kind keyspace.FindingKind, class classID, n int) {
+func (f findings) add(kind keyspace.Problem, class classID, n int) {
+	kind.Remedy = ""
 	if f[kind] == nil {
 		f[kind] = make(map[classID]int)
 	}
