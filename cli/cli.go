@@ -158,7 +158,7 @@ time since the acquire, the number of entries, the time to live, and the waiters
 
 Without flags, locktop connects to LOCKTOP_URL, REDIS_URL, or
 redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
-		Example: `  locktop demo                              look around, no server needed
+		Example: `  locktop demo                              try it, no server needed
   locktop -u rediss://redis.internal:6380   the screen on a server
   locktop --ssh ann@bastion -H 10.0.0.5     the screen on a server behind ssh
   locktop --sentinel 10.0.0.1 --sentinel-user ann --master orders

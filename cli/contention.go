@@ -57,7 +57,7 @@ The column BY says how the waiting is known:
            is not known
   seen     MONITOR has shown the attempts of each client; only with --monitor
 
-No way shows more waiting than there is, so the largest figure counts. Most libraries
+Each source is a lower bound, so the largest figure counts. Most libraries
 only poll: without --monitor their clients are asked at best. Clients behind one
 connection count as one, unless each has a token of its own.
 

@@ -60,7 +60,7 @@ The findings:
 func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
 	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
-		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))
+		return scanFailed(fmt.Errorf("read %s: %w", t.Title, err))
 	}
 	d := diagnosisOf(t.Title, s.filter(snap), snap)
 	if err := p.printed("the diagnosis", o.json, d.json(), func(w io.Writer) error { return d.write(w, coloured(w)) }); err != nil {
@@ -231,7 +231,7 @@ func writeHeading(out *strings.Builder, title string, empty bool, nothing string
 // nodeLine describes the state of a server in one line.
 func nodeLine(n keyspace.Node) string {
 	if !n.Up {
-		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Error))
+		return fmt.Sprintf("%s cannot be read: %s", n.Addr, widget.Plain(n.Error))
 	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s, answers in %s, its clock %s",
 		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), humanize.Plural(n.Keys, "key"), humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))

@@ -183,7 +183,7 @@ func unreachable(nodes []keyspace.Node) string {
 	var all []string
 	for _, n := range nodes {
 		if !n.Up {
-			all = append(all, fmt.Sprintf("%s cannot be looked at: %s", n.Addr, n.Error))
+			all = append(all, fmt.Sprintf("%s cannot be read: %s", n.Addr, n.Error))
 		}
 	}
 	return strings.Join(all, "; ")

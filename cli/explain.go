@@ -61,7 +61,7 @@ what to do next. The recording is a file of locktop record or a directory of loc
 export --record; without it, %s.
 
 Without KEY, explain lists the %d incidents that cost the most: the time of all clients that
-waited. It looks at an hour around --at, at the last hour of a directory, and at all of a
+waited. It covers an hour around --at, at the last hour of a directory, and at all of a
 file. --at takes %s (before the end).
 
 An incident is named only if the recording proves it. Frames of a recording are about a

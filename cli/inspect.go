@@ -37,7 +37,7 @@ func (p *program) inspectCommand() *cobra.Command {
 		Long: `Prints everything about one lock: its holders and waiters, its findings, the stored
 values, the reason why its format was recognised, and the exact command that
 releases exactly this hold. locktop reads only this lock's keys. If clients wait and nobody
-holds it, it looks again after 2.2 s: a release has woken them by then.`,
+holds it, it reads the lock again after 2.2 s: a release has woken them by then.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
 		Args: k.take,
@@ -107,10 +107,10 @@ func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key stri
 	return nil
 }
 
-// repeated is how often to look at a lock until enough is known, and with what pause: a single look shows neither renewals
+// repeated is how often to read a lock until enough is known, and with what pause: a single read shows neither renewals
 // nor waiters that nobody wakes.
 type repeated struct {
-	most   int // 0 is one look, too
+	most   int // 0 is one read, too
 	pause  time.Duration
 	enough func(l *keyspace.Lock, at time.Time) bool
 }
@@ -129,7 +129,7 @@ func (p *program) inspectLock(ctx context.Context, t *connect.Target, s *selecti
 		g.View = render.NewView(known, s.databases)
 	}
 	if err != nil {
-		return g, keyspace.Lock{}, scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
+		return g, keyspace.Lock{}, scanFailed(fmt.Errorf("read %q on %s: %w", key, t.Title, err))
 	}
 	p.notes.problems(g.Snapshot)
 	l, err := g.lock(key)

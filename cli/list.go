@@ -69,7 +69,7 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 		return ctx.Err()
 	}
 	if err != nil && len(snap.Locks) == 0 {
-		fault := scanFailed(fmt.Errorf("look through %s: %w", t.Title, err))
+		fault := scanFailed(fmt.Errorf("scan %s: %w", t.Title, err))
 		if o.json && len(snap.Nodes) > 1 { // the document names the nodes
 			return errors.Join(p.print(s.filter(snap), o), fault)
 		}

@@ -64,7 +64,7 @@ func scenarioFlags() []scenarioFlag {
 		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},
 		{flag: "renew", key: "lock.renew", usage: "`renewal` of the leases: on, off or {every: ttl/3, max: 4} (default on)"},
 		{flag: "wait", key: "lock.wait", usage: "`way` to wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
-		{flag: "permits", key: "lock.permits", usage: "`number` of clients that may hold a semaphore at once (default 2)"},
+		{flag: "permits", key: "lock.permits", usage: "`number` of clients that may hold a semaphore at the same time (default 2)"},
 		{flag: "keys-per-hold", key: "lock.keys-per-hold", usage: "`number` of keys that a client locks together, for the kind all (default 2)"},
 		{flag: "fence", key: "lock.fence", usage: "`true`: use fencing tokens, and refuse stale writes"},
 		{flag: "keys", key: "keys", usage: "`number` of keys (default 3)"},
@@ -126,7 +126,7 @@ every violation of mutual exclusion.
 The load is a ready-made scenario (see locktop scenarios), a scenario file, or the
 defaults; flags change it. Progress goes to stderr, the report to stdout. An
 interrupt stops the clients, releases all locks and prints the report. A second
-interrupt ends locktop at once.
+interrupt ends locktop immediately.
 
 --exec tests any lock library: locktop starts one process per client, which reads
 requests from stdin and writes replies to stdout, as one JSON object per line.

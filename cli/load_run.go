@@ -42,7 +42,7 @@ type variant struct {
 	stopErr error
 }
 
-// runVariants runs all variants at once, until they end or ctx ends, and reports.
+// runVariants runs all variants at the same time, until they end or ctx ends, and reports.
 func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptions, scenarios []loadgen.Scenario) error {
 	var variants []*variant
 	defer func() {

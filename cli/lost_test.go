@@ -217,7 +217,7 @@ func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
 	}{
 		{[]string{"list"}, exitFailure, []string{"incomplete: ADDR is read only in part, it has 3000 keys", "i/o timeout"}},
 		{[]string{"list", "--json"}, exitFailure, []string{"incomplete: ADDR"}},
-		{[]string{"doctor", "--for", "100ms"}, exitNoConnect, []string{"look at redis://ADDR", "i/o timeout"}},
+		{[]string{"doctor", "--for", "100ms"}, exitNoConnect, []string{"read redis://ADDR", "i/o timeout"}},
 		{[]string{"watch", "--for", "8s", "--timeout", "1m"}, exitFailure, []string{"incomplete: redis://ADDR", "of 3,000 keys had been read by then"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {

@@ -40,7 +40,7 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
 	set.BoolVar(&o.dryRun, "dry-run", false, "print the exact command for redis-cli and change nothing")
 	set.StringVar(&o.auditLog, "audit-log", "", auditUsage)
-	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not release: let a lock without TTL expire after this `time`")
+	set.DurationVar(&o.giveTTL, "give-ttl", 0, "instead of a release, give a lock without TTL this `time` to live")
 	o.given = set.Changed
 	return set
 }
@@ -175,7 +175,7 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-// execute acts on a lock. Without an answer it warns of that, and returns what a look finds within a time limit.
+// execute acts on a lock. Without an answer it warns of that, and returns what a recheck finds within a time limit.
 func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock) (keyspace.Outcome, error) {
 	r, err := e.Act(ctx, o.action(), seen, o.giveTTL)
 	if r.Outcome != keyspace.Unanswered {
@@ -184,7 +184,7 @@ func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Exe
 	p.notes.warning("%v", err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	text, err := e.Look(ctx, r, seen)
+	text, err := e.Recheck(ctx, r, seen)
 	if err != nil {
 		text = "it is still not known: " + err.Error()
 	}

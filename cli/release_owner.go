@@ -29,7 +29,7 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 		return ctx.Err()
 	}
 	if err != nil && len(snap.Locks) == 0 {
-		return scanFailed(fmt.Errorf("look through %s: %w", t.Title, err))
+		return scanFailed(fmt.Errorf("scan %s: %w", t.Title, err))
 	}
 	if !snap.Complete {
 		p.notes.warning("%s", incomplete(snap))

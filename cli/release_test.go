@@ -227,7 +227,7 @@ func TestTheQuestionBeforeAReleaseKnowsOfRenewals(t *testing.T) {
 	send(t, addr, "SET", "lock:a", token, "PX", "30000")
 	looked := locktop(t, "inspect", "lock:a", "-u", "redis://"+addr)
 	check.True(t, strings.Contains(looked.out, "Exact release, only of this hold\n  Its holder will still believe it holds the lock and keep working. It would end by itself in ") &&
-		strings.Contains(looked.out, "unless it is renewed, which one look does not show."), "%s", looked.out)
+		strings.Contains(looked.out, "unless it is renewed, which one read does not show."), "%s", looked.out)
 
 	program := check.Must(executable())(t)
 	term := openTerminalFor(t, 300, 24, program, "release", "lock:a", "--write", "-u", "redis://"+addr)

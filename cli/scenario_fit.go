@@ -133,7 +133,7 @@ type openHold struct {
 	holder string
 }
 
-// frameStep is the time between two looks at the state of a recording.
+// frameStep is the time between two reads of the state of a recording.
 const frameStep = time.Second
 
 // read reads the window, and a little more: a frame has older events.

@@ -40,11 +40,11 @@ func (s *selection) flags() *pflag.FlagSet {
 	set := flagSection("Selection")
 	set.StringArrayVar(&s.match, "match", nil, "only keys that match this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "only locks of the format with this `name`; locktop formats lists them")
-	set.StringVar(&s.owner, "owner", "", "only locks that this `holder` has: its label, its token, or the part of the token that names its client")
+	set.StringVar(&s.owner, "owner", "", "only locks of this `holder`, by its label, its token, or the client in its token")
 	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; may be repeated")
-	set.BoolVar(&s.all, "all", false, "include keys that may be locks, unless there are hundreds alike")
+	set.BoolVar(&s.all, "all", false, "also show keys that may be locks, except names that hundreds of keys share")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
-	set.Var(&s.limits, "overdue", "time after which a hold is overdue, as `GLOB=TIME`: jobs:*=2h, leader=never, or a time alone for all keys; may be repeated, the first match counts")
+	set.Var(&s.limits, "overdue", "limit of a hold as `GLOB=TIME`, like jobs:*=2h or leader=never, or 30m for all keys; may be repeated, the first match counts")
 	set.Var(&s.budget, "budget", "`share` of the server's CPU time that locktop may use, as 2% or full")
 	return set
 }

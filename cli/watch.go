@@ -51,7 +51,7 @@ times per second and may miss a shorter hold; locktop doctor reports which of th
 two applies, and why. A scan of all keys finds the first lock under a new prefix or
 of a new shape such as RANDOM:lock. It runs about once per second, and less often
 with millions of keys. A lock that ends before that scan, or within about 0.2 s after
-it, may be missed. Later locks appear at once. If the connection breaks, locktop
+it, may be missed. Later locks appear immediately. If the connection breaks, locktop
 reconnects; if the server does not answer at the end of --for, the exit code is 1. A
 warning tells if the first scan has not ended by then.
 

@@ -54,8 +54,8 @@ func (p *program) whoCommand() *cobra.Command {
 
   said         the value of the lock names a process, or is the name of a client
   hint         the value contains the name of a client; it may be another service
-  coincidence  a client has run a command that writes each time the lock changed, and
-               not between; locktop says "probably", never "certainly"
+  coincidence  one client wrote each time the lock changed, and hardly ever at another
+               time; locktop says "probably", never "certainly"
   proof        MONITOR has shown the command with the key and the token; only with --monitor
 
 It needs the permission for CLIENT LIST, and with --monitor for MONITOR. locktop never

@@ -69,14 +69,14 @@ const (
 	Unanswered Outcome = "unknown" // sent, and not answered: it may or may not be done
 )
 
-// What the look after an Unanswered action has found, as the outcome of a further record.
+// What the recheck of an Unanswered action has found, as the outcome of a further record.
 const (
 	StillHeld Outcome = "held"  // the hold was there; of a Redlock, on a majority
 	Gone      Outcome = "gone"  // the lock was not held
 	Taken     Outcome = "taken" // another holder had the lock
 )
 
-// AuditRecord is one record of an action: its intent, its outcome, or what the look after an
+// AuditRecord is one record of an action: its intent, its outcome, or what the recheck of an
 // Unanswered action has found. It contains digests of the tokens, because a token is enough to
 // release the lock.
 type AuditRecord struct {
@@ -346,7 +346,7 @@ func (l *Lock) ending(seen, now time.Time) string {
 	case !l.Renewed.IsZero():
 		again = " again: " + l.renewedText(now)
 	case l.Age(now).Duration == 0:
-		again = ", which one look does not show"
+		again = ", which one read does not show"
 	}
 	return fmt.Sprintf("It would end by itself in %s unless it is renewed%s.", humanize.Left(left), again)
 }

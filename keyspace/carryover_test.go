@@ -141,15 +141,15 @@ func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
 func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 	var h HoldStats
 	l := Lock{Key: "k", Node: "a:1"}
-	for i := range 3 * maxLooks {
+	for i := range 3 * maxChecks {
 		h.Annotate(&l, time.Time{})
-		check.True(t, i >= minLooks || l.AskedPercent == 0, "after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
-		h.Look(l.ID(), 1, max(0, 1-i%4))
+		check.True(t, i >= minChecks || l.AskedPercent == 0, "after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
+		h.Checked(l.ID(), 1, max(0, 1-i%4))
 	}
 	h.Annotate(&l, time.Time{})
 	check.Equal(t, l.AskedPercent, 25, "the share in percent")
-	for range 2 * maxLooks {
-		h.Look(ID{Key: "k", Node: "b:2"}, 1, 1)
+	for range 2 * maxChecks {
+		h.Checked(ID{Key: "k", Node: "b:2"}, 1, 1)
 	}
 	h.Annotate(&l, time.Time{})
 	check.AtLeast(t, l.AskedPercent, 90, "the share in percent, if what is long past does not count,")

@@ -13,8 +13,8 @@ const (
 	maxHolds   = 32               // finished holds per lock, and as many times between them
 	minHolds   = 5                // with fewer there is no median
 	freeWindow = 10 * time.Second // half of the time in which free time is counted, at most
-	maxLooks   = 1200             // at one a second, a share is that of 10 to 20 minutes
-	minLooks   = 5                // with fewer there is no share
+	maxChecks  = 1200             // at one a second, a share is that of 10 to 20 minutes
+	minChecks  = 5                // with fewer there is no share
 )
 
 // HoldStats records how the holds of each lock ended, how long they lasted and how long the
@@ -25,10 +25,10 @@ type HoldStats struct {
 	requests cache.Map[ID, requestStats]
 }
 
-// requestStats count the looks at a lock for requests of other clients.
+// requestStats count the checks of a lock for requests of other clients.
 type requestStats struct {
-	looks int // halved at maxLooks
-	asked int // those that found a request
+	checks int // halved at maxChecks
+	asked  int // those that found a request
 }
 
 // lockStats are the statistics of one lock.
@@ -147,14 +147,14 @@ func (h *HoldStats) Add(other *HoldStats) {
 	h.requests.PutAll(&other.requests)
 }
 
-// Look records looks at a held lock, of which some found that another client had asked for it
+// Checked records checks of a held lock, of which some found that another client had asked for it
 // within the last second.
-func (h *HoldStats) Look(id ID, looks, asked int) {
+func (h *HoldStats) Checked(id ID, checks, asked int) {
 	id = id.OnAnyNode()
 	known, _ := h.requests.Get(id)
-	known.looks, known.asked = known.looks+looks, known.asked+asked
-	for known.looks >= maxLooks {
-		known.looks, known.asked = known.looks/2, known.asked/2
+	known.checks, known.asked = known.checks+checks, known.asked+asked
+	for known.checks >= maxChecks {
+		known.checks, known.asked = known.checks/2, known.asked/2
 	}
 	h.requests.Put(id, known)
 }
@@ -162,10 +162,10 @@ func (h *HoldStats) Look(id ID, looks, asked int) {
 // askedPercent returns Lock.AskedPercent.
 func (h *HoldStats) askedPercent(id ID) int {
 	r, _ := h.requests.Get(id)
-	if r.looks < minLooks {
+	if r.checks < minChecks {
 		return 0
 	}
-	return (100*r.asked + r.looks/2) / r.looks
+	return (100*r.asked + r.checks/2) / r.checks
 }
 
 // Annotate sets the statistics of a lock that was read at a time.

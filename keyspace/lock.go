@@ -276,7 +276,7 @@ func (l *Lock) Count() int {
 }
 
 // AskedWithin is how old a request of another client may be to count as current: the time
-// between two looks, and the resolution of a look.
+// between two checks for requests, and the resolution of a check.
 const AskedWithin = 2 * time.Second
 
 // Asked reports whether another client asked for the held lock a moment ago: at least one

@@ -55,7 +55,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 }
 
 // allLocks returns the locks of all parts, in order. With one part it returns the
-// same slice, so that [DeltaOf] detects at once that nothing has changed.
+// same slice, so that [DeltaOf] detects immediately that nothing has changed.
 func allLocks(parts []Part) []*Lock {
 	if len(parts) == 1 {
 		return parts[0].Locks

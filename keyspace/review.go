@@ -28,7 +28,7 @@ func NewReview(s Snapshot) *Review { return new(Review).Next(s, true) }
 
 // Next returns the review of the next snapshot. Unless all is set, it checks only the locks that
 // have changed or had a finding or a waiter: to check 200,000 locks takes 200 ms. A finding
-// that only the time brings appears with the next check of all.
+// that needs only time to pass, such as overdue, appears with the next check of all.
 func (r *Review) Next(s Snapshot, all bool) *Review {
 	n := &Review{CheckedAt: r.CheckedAt, at: s.At, locks: s.Locks}
 	if len(r.locks) == 0 {

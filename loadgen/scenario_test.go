@@ -98,7 +98,7 @@ func TestAnErrorInAFileNamesTheLineTheKeyAndAValidValue(t *testing.T) {
 		{"faults: crash", "line 1: faults: not a list"},
 		{"faults:\n- {at: 1s, fault: freez}", `line 1: fault 1: fault must be one of crash freeze`},
 		{"thresholds:\n- wait.p98 < 3s", `line 2: thresholds: threshold: there is no figure called "wait.p98"`},
-		{"thresholds: [wait.p99 < fast]", `line 1: thresholds: threshold "wait.p99 < fast": "fast" is no time`},
+		{"thresholds: [wait.p99 < fast]", `line 1: thresholds: threshold "wait.p99 < fast": "fast" is not a duration`},
 		{"- a\n- b", "line 1: not a mapping; its keys are name caption"},
 		{"name: [a", "line 1: did not find expected"},
 		{"name: a\n---\nname: b", "line 2: a second document begins; a file is one scenario"},

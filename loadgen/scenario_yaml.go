@@ -95,7 +95,7 @@ func (s *Scenario) Set(path, value string) error {
 	if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) == 0 {
-			return fmt.Errorf("%q is not in order", value)
+			return fmt.Errorf("%q is not valid YAML", value)
 		}
 		node = doc.Content[0]
 	}

@@ -238,7 +238,7 @@ func (u unit) parse(text string) (float64, error) {
 	case timed:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no time; write one like 250ms", text)
+			return 0, fmt.Errorf("%q is not a duration; write one like 250ms", text)
 		}
 		return d.Seconds(), nil
 	case share:

@@ -10,13 +10,13 @@ import (
 // Locker is implemented by all kinds of locks.
 type Locker interface {
 	// TryLock acquires the lock if it is free. If it is held, TryLock returns
-	// [ErrHeld] at once. It takes one round trip, or two to learn the holder. If ctx
+	// [ErrHeld] immediately. It takes one round trip, or two to learn the holder. If ctx
 	// ends before the reply, the error matches ctx.Err(), and whatever the request may
 	// have done is undone in the background.
 	TryLock(ctx context.Context) (*Lease, error)
 	// Lock waits for the lock until ctx ends. The error then matches ctx.Err() and, if
 	// a holder was seen, [ErrHeld]. The lease does not end with ctx. Lock returns an
-	// error before the first reply of the server at once. Later it retries after
+	// error before the first reply of the server immediately. Later it retries after
 	// errors that may pass, such as a restart or a failover.
 	Lock(ctx context.Context) (*Lease, error)
 }
@@ -333,7 +333,7 @@ const (
 // undo releases a lock whose acquire has an unknown outcome. It sends the first
 // release, behind the acquire, before it returns. In the background it repeats the
 // release until the server has answered twice, or until until: by then a key that was
-// acquired at once has expired by itself. A network that delivers the acquire of a closed
+// acquired immediately has expired by itself. A network that delivers the acquire of a closed
 // connection even later leaves the key for one TTL, like a holder that has crashed.
 //
 // One answer is enough on the connection of the acquire. After a connection has

@@ -19,7 +19,7 @@ import (
 // [Lease.Unlock]; when f returns an error that is not of its context; or when ctx ends
 // or the client is closed. An f that unlocks the lease resigns: after it has returned,
 // Elect returns its error, or nil if the error is of its context. An error before the
-// first reply of the server is returned at once. Later, Elect retries after errors that
+// first reply of the server is returned immediately. Later, Elect retries after errors that
 // may pass.
 //
 // A leader that crashes is succeeded when its TTL has passed. A release hands the lock

@@ -46,7 +46,7 @@
 // numbers of [Lease.Fence] does.
 //
 // If the server loses its data (a restart without persistence, a failover before
-// replication, eviction), the lock is free at once. The holder learns this at its next
+// replication, eviction), the lock is free immediately. The holder learns this at its next
 // renewal. A [Redlock] survives the loss of fewer than half of its servers.
 package lock
 
@@ -85,7 +85,7 @@ type Options struct {
 	// Delay keeps other clients out for this time after a lease has ended without
 	// Unlock: its holder crashed, lost contact, or reached a limit in Renew. A holder
 	// that is slow to notice the end does no harm in this time. Unlock and
-	// [Client.Close] free the lock at once. On the server the key lives for TTL and
+	// [Client.Close] free the lock immediately. On the server the key lives for TTL and
 	// Delay together, by the server's clock. A key that is deleted there is free at
 	// once. Whole milliseconds, at most 365 days. Default: 0.
 	Delay time.Duration

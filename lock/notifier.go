@@ -171,7 +171,7 @@ func (n *notifier) listen() {
 
 // send sends the requests. It ignores errors: until the connection is back there are no
 // messages, and waiters poll. If go-redis cannot write a SUBSCRIBE, it makes a new
-// connection at once, for the channels that it had before. It subscribes later connections to
+// connection immediately, for the channels that it had before. It subscribes later connections to
 // the new channels, too, but not that one, so send repeats the request.
 func (n *notifier) send(s transport.Subscriber) {
 	for _, r := range n.takeRequests() {

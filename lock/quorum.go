@@ -29,7 +29,7 @@ type QuorumConfig struct {
 	MinUptime time.Duration
 }
 
-// Quorum is an identity that locks on several independent servers at once, by
+// Quorum is an identity that locks on several independent servers at the same time, by
 // [Redlock]. It works while fewer than half of the servers are down. Four nodes
 // survive no more failures than three, so use an odd number. Even numbers and one
 // node work, too.

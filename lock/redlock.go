@@ -93,7 +93,7 @@ func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 		return nil, err
 	}
 	if err := r.redlock.set.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
-		return nil, describe("look at", r.key, err)
+		return nil, describe("read", r.key, err)
 	}
 	set := r.redlock.set
 	round := &acquireRound{attempt: r.redlock.newAttempt(), results: make(nodeResults, len(set.nodes))}
@@ -107,7 +107,7 @@ func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 		reply, err = round.outcome()
 	}
 	if err != nil {
-		return nil, describe("look at", r.key, err)
+		return nil, describe("read", r.key, err)
 	}
 	held, _, err := parseAcquire(r.key, reply)
 	return held, err

@@ -12,14 +12,14 @@ import (
 // acquireRound asks a quorum of nodes for the lock.
 //
 // It asks one node first, and the others together once that node has granted the
-// lock. When many clients start at once, this first node picks one of them, which
-// then has no rival on the others; if all nodes were asked at once, they would
+// lock. When many clients start at the same time, this first node picks one of them, which
+// then has no rival on the others; if all nodes were asked at the same time, they would
 // split their votes. If the first node does not answer, the next one takes its
 // place. If another token holds the lock there, the round only peeks at the other
 // nodes: usually that token has a quorum. If it has none, not even a little later,
 // the round asks the free nodes.
 //
-// The order only decides how soon a client wins. That no two clients win at once
+// The order only decides how soon a client wins. That no two clients win at the same time
 // rests on the majority alone.
 type acquireRound struct {
 	attempt    *redlockAttempt

@@ -160,7 +160,7 @@ func pollInterval(err error, subscribed bool, backoff time.Duration) time.Durati
 
 // pollInterval returns the pause after an attempt of a waiter in queue that ended with
 // err. If a release wakes one process, that process may be stopped, so a registered
-// process looks by itself: every 1 to 2 s if it is one of the next.
+// process polls by itself: every 1 to 2 s if it is one of the next.
 func (b *base) pollInterval(err error, queue *waitQueue, backoff time.Duration) time.Duration {
 	if b.processChannel() == "" {
 		return pollInterval(err, queue.subscribed(), backoff)
@@ -217,7 +217,7 @@ func (l *localQueues) busy(channel string) bool {
 }
 
 // add adds the caller to the queue. ready is closed when the caller may proceed; it is nil if the
-// caller may proceed at once.
+// caller may proceed immediately.
 func (l *localQueues) add(channel string) (q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

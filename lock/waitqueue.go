@@ -117,7 +117,7 @@ func (q *waitQueue) readersTicket(began time.Time) int64 {
 	return q.refusedTicket
 }
 
-// claimPoll returns the pause after which a waiting writer looks by itself; 0 = it waits
+// claimPoll returns the pause after which a waiting writer polls by itself; 0 = it waits
 // for its message.
 func (q *waitQueue) claimPoll() time.Duration {
 	q.mu.Lock()

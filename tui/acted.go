@@ -50,10 +50,10 @@ func (a *app) onActed(m actedMsg) tea.Cmd {
 		text = fmt.Sprintf("%d done, %d failed, %d unknown; %s", n-len(bad), len(failed), len(unknown), text)
 	}
 	a.reject(text)
-	var looks []tea.Cmd
+	var rechecks []tea.Cmd
 	for _, r := range unknown {
 		a.notice.until = time.Time{}
-		looks = append(looks, a.lookAgain(m.executor, r))
+		rechecks = append(rechecks, a.recheck(m.executor, r))
 	}
-	return tea.Batch(looks...)
+	return tea.Batch(rechecks...)
 }

@@ -25,7 +25,7 @@ func (b *slowExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lo
 	return r, errors.New("read tcp: i/o timeout")
 }
 
-func (b *slowExecutor) Look(ctx context.Context, r keyspace.AuditRecord, l keyspace.Lock) (string, error) {
+func (b *slowExecutor) Recheck(ctx context.Context, r keyspace.AuditRecord, l keyspace.Lock) (string, error) {
 	select {
 	case <-b.answers:
 		return b.found, nil

@@ -35,7 +35,7 @@ func (b *fakeExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lo
 	return b.record, b.err
 }
 
-func (b *fakeExecutor) Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error) {
+func (b *fakeExecutor) Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error) {
 	return b.found, nil
 }
 

@@ -208,7 +208,7 @@ func (a *app) onConnected(to Target, w Config, err error) {
 	}
 	a.seekCount++
 	a.refresher.next = a.now
-	a.notify("looking at " + to.String())
+	a.notify("reading " + to.String())
 }
 
 // onStarted reports that the clients run, or the error.
@@ -358,7 +358,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case back:
 		return a.goBack()
 	case faster, slower:
-		if a.config.Player == nil { // how often to look at the server
+		if a.config.Player == nil { // how often to read the server
 			return a.page().act(&a.state, act)
 		}
 		a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))

@@ -35,8 +35,8 @@ func commandSpecs() []commandSpec {
 		{"sort", "COLUMN", "order the locks", orders(), true, (*app).setOrder},
 		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), true, (*app).setGroup},
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, false, (*app).setDB},
-		{"match", "GLOB", "look for other keys; * is all", nil, false, (*app).setMatch},
-		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, false, (*app).setEvery},
+		{"match", "GLOB", "read other keys; * is all", nil, false, (*app).setMatch},
+		{"every", "DURATION", "refresh interval", []string{"250ms", "1s", "5s"}, false, (*app).setEvery},
 		{"snooze", "DURATION", "how long a finding is snoozed", []string{"15m", "1h", "8h"}, false, (*app).setSnooze},
 		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, false, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, false, (*app).setSpeedTo},
@@ -212,20 +212,20 @@ func (a *app) setDB(text string) (tea.Cmd, error) {
 	if n, err := strconv.Atoi(text); text != "all" && (err != nil || n < 0) {
 		return nil, fmt.Errorf("a number from 0 on, or all")
 	}
-	return a.lookAt(Target{DB: text})
+	return a.switchTo(Target{DB: text})
 }
 
 func (a *app) setMatch(text string) (tea.Cmd, error) {
 	if text == "" {
 		return nil, fmt.Errorf("a glob like lock:*; * is all keys")
 	}
-	return a.lookAt(Target{Match: text})
+	return a.switchTo(Target{Match: text})
 }
 
-// lookAt requests another target.
-func (a *app) lookAt(v Target) (tea.Cmd, error) {
+// switchTo requests another target.
+func (a *app) switchTo(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
-		return nil, fmt.Errorf("what is looked at here cannot be changed; %s filters it", a.keymap.key(search))
+		return nil, fmt.Errorf("the source of this screen cannot be changed; %s filters it", a.keymap.key(search))
 	}
 	a.notify("switching to " + v.String() + " " + a.screen.glyphs.Ellipsis)
 	return connect(a.ctx, a.config.Connector, v), nil
@@ -245,7 +245,7 @@ func (a *app) setEvery(text string) (tea.Cmd, error) {
 		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(tickInterval))
 	}
 	a.refresher.every = d
-	a.notify("a look every " + humanize.Setting(d))
+	a.notify("refresh every " + humanize.Setting(d))
 	return nil, nil
 }
 

@@ -50,7 +50,7 @@ func (c *holderClients) leave() {
 	*c = holderClients{finder: c.finder, asking: c.asking}
 }
 
-// listClients requests the clients of the server while the page of a lock is open: at once, and
+// listClients requests the clients of the server while the page of a lock is open: immediately, and
 // then rarely.
 func (a *app) listClients() tea.Cmd {
 	c := &a.clients

@@ -50,9 +50,9 @@ type Loader interface {
 // the snapshot, and audits every change. With a nil Executor, the screen is read-only.
 type Executor interface {
 	Act(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error)
-	// Look reads a lock again after an action with the outcome Unanswered, until its servers answer
+	// Recheck reads a lock again after an action with the outcome Unanswered, until its servers answer
 	// or ctx ends. It returns what it has found as a sentence.
-	Look(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error)
+	Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error)
 }
 
 // Connector connects to other locks of the same servers. With a nil Connector, the target

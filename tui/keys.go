@@ -182,7 +182,7 @@ func bindings() []binding {
 		{[]stroke{{wide, "w"}}, onLocks, "w", "wide", "more columns: fence, renewals, database, node"},
 		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the holds of a lock, or untag them; what acts on locks acts on all that are tagged, and untags them"},
 		{[]stroke{{snooze, "z"}}, onFindings | onLock, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
-		{[]stroke{{faster, "+ ="}, {slower, "-"}}, onLocks, "+ -", "", "look at the server more often, less often"},
+		{[]stroke{{faster, "+ ="}, {slower, "-"}}, onLocks, "+ -", "", "refresh more often, less often"},
 
 		{[]stroke{{zoomIn, "+ ="}, {zoomOut, "-"}}, onTimeline, "+ -", "zoom", "a shorter time, a longer time"},
 		{[]stroke{{panLeft, "left"}, {panRight, "right"}}, onTimeline, "← →", "pan", "an earlier time, a later time"},
@@ -190,7 +190,7 @@ func bindings() []binding {
 
 		{[]stroke{{enter, "enter"}}, onLoad, "Enter", "type", "type a value for the selected field"},
 		{[]stroke{{startStop, "s"}}, onLoad, "s", "start/stop", "start the clients; stop them and release what they hold"},
-		{[]stroke{{more, "+ ="}, {fewer, "-"}}, onLoad, "+ -", "clients", "more clients, fewer clients, at once"},
+		{[]stroke{{more, "+ ="}, {fewer, "-"}}, onLoad, "+ -", "clients", "more clients, fewer clients, immediately"},
 		{[]stroke{{faultMenu, "f"}}, onLoad, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
 		{[]stroke{{nextScene, "n"}, {previousScene, "b"}}, onLoad, "n b", "scene", "the next scene, the one before"},
 		{[]stroke{{stepDown, "left"}, {stepUp, "right"}}, onLoad, "← →", "change", "change the selected field, step by step"},

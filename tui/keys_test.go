@@ -61,9 +61,11 @@ func keyTests() []keyTest {
 			d.press("y", "t").want("copied the token")
 			check.Equal(d.t, d.app.config.Clipboard.(*fakeClipboard).copied, "cron-2", "copied")
 		}},
-		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("already at the limit") }},
+		{onLocks, "+", func(d *driver) {
+			d.press("-", "+").want("refresh every 250 ms").press("+").want("already at the limit")
+		}},
 		{onLocks, "=", func(d *driver) { d.press("=").want("already at the limit") }},
-		{onLocks, "-", func(d *driver) { d.press("-").want("a look every 500 ms") }},
+		{onLocks, "-", func(d *driver) { d.press("-").want("refresh every 500 ms") }},
 
 		{onLocks, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},

@@ -210,13 +210,13 @@ func (p *locksPage) emptyText(s *state) []string {
 	case s.live == nil && s.refresher.stale():
 		return []string{"", "no snapshot yet: the server has not answered"}
 	case s.live == nil:
-		return []string{"", "looking " + s.screen.glyphs.Ellipsis}
+		return []string{"", "scanning " + s.screen.glyphs.Ellipsis}
 	case p.group == byClass && p.waiting.classes == nil:
 		return []string{"", "summing up " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
 		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}
 	case !s.current().snap.Scanned():
-		return []string{"", "no locks so far; still looking"}
+		return []string{"", "no locks so far; still scanning"}
 	case !s.current().snap.Complete:
 		return []string{"", "no locks are seen; there may be some: page 4 says why"}
 	default:

@@ -166,7 +166,7 @@ func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2
 func (p *findingsPage) summary(s *state, l *widget.Line) {
 	found := s.current().findings
 	if len(s.current().all) == 0 {
-		l.Put(s.screen.theme.good, s.screen.glyphs.Check+" nothing is wrong, as far as looking can tell")
+		l.Put(s.screen.theme.good, s.screen.glyphs.Check+" no findings")
 		return
 	}
 	var counts [keyspace.Critical + 1]int
@@ -253,7 +253,7 @@ func (p *findingsPage) emptyText(s *state) string {
 	if p.filter.active() && len(s.current().all) > 0 {
 		return s.keymap.named("no finding matches the filter; {back} clears it")
 	}
-	return "nothing is wrong, as far as looking can tell"
+	return "no findings"
 }
 
 // severities formats a count with its severity: 1 critical, 500 warnings.

@@ -143,11 +143,11 @@ func (p *locksPage) untag(model *viewModel) {
 // setPace changes the refresh interval.
 func (p *locksPage) setPace(s *state, every time.Duration) {
 	if every < tickInterval || every > time.Minute {
-		s.reject("already at the limit: a look every " + humanize.Setting(s.refresher.every))
+		s.reject("already at the limit: refresh every " + humanize.Setting(s.refresher.every))
 		return
 	}
 	s.refresher.every = every
-	s.notify("a look every " + humanize.Setting(every))
+	s.notify("refresh every " + humanize.Setting(every))
 }
 
 // click selects a row or sorts by a column.
@@ -396,7 +396,7 @@ func (p *locksPage) reveal(s *state) {
 func (p *locksPage) summary(s *state, l *widget.Line) {
 	t, model := s.screen.theme, s.current()
 	if s.live == nil {
-		l.Put(t.dim, "looking for locks "+s.screen.glyphs.Ellipsis)
+		l.Put(t.dim, "scanning "+s.screen.glyphs.Ellipsis)
 		return
 	}
 	atLeast := ""

@@ -47,7 +47,7 @@ func TestThePageOfLocks(t *testing.T) {
 			hung := make(chan struct{})
 			v.block = hung
 			d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
-			check.True(d.t, v.peak == 1, "%d looks at once", v.peak)
+			check.True(d.t, v.peak == 1, "%d reads at the same time", v.peak)
 			v.block = nil
 			close(hung)
 			d.settle().want("● live").wantNot("no answer")

@@ -146,7 +146,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 		})
 	})...)
 	if len(p.rows) == 0 {
-		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
+		lines = append(lines, s.paragraph(w, "", "no server has been read yet")...)
 	}
 	lines = append(lines, s.nodeErrors(w, p.rows)...)
 	lines = append(lines, s.unseen(w)...)

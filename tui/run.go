@@ -127,7 +127,7 @@ func newOutput(to io.Writer, dumb bool) io.Writer {
 // modes matches sequences that set or reset a mode of the terminal.
 var modes = regexp.MustCompile(`\x1b\[\?[0-9;]+[hl]`)
 
-// Write writes p as one synchronized update: the terminal shows all of it at once. A dumb
+// Write writes p as one synchronized update: the terminal shows all of it together. A dumb
 // terminal receives p without modes.
 func (o output) Write(p []byte) (int, error) {
 	text := ansi.SetModeSynchronizedOutput + string(p) + ansi.ResetModeSynchronizedOutput

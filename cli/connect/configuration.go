@@ -204,7 +204,7 @@ func configurationError(err error) error {
 		return fmt.Errorf("line %s: unexpected value; valid is %s", m[1], cmp.Or(valid[m[2]], "a mapping of keys"))
 	}
 	if m := twice.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: the key is there twice", m[1])
+		return fmt.Errorf("line %s: duplicate key", m[1])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)

@@ -219,7 +219,7 @@ func (t *Target) ping(ctx context.Context) error {
 // While all servers are well, the result does not depend on chance.
 const firstGrace = 250 * time.Millisecond
 
-// firstAnswer asks all servers at once. It returns the answer of the first one in
+// firstAnswer asks all servers at the same time. It returns the answer of the first one in
 // order that answers within firstGrace of the fastest. If none answers, it returns
 // the error of the first server.
 func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {

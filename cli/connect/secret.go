@@ -95,7 +95,7 @@ func output(ctx context.Context, words []string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// limited keeps the first bytes of a program's output, up to one more than maxSecret.
+// limited keeps the first bytes of a program's output: maxSecret and one more, which shows that the secret is too long.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -101,7 +101,7 @@ func (t *tunnel) close() {
 	_ = os.RemoveAll(t.dir)
 }
 
-// dial connects to an address as the host reaches it. It returns at once; the first read
+// dial connects to an address as the host reaches it. It returns immediately; the first read
 // returns the error of an address that cannot be reached.
 func (t *tunnel) dial(_ context.Context, network, addr string) (net.Conn, error) {
 	if network != "tcp" {

@@ -138,7 +138,7 @@ type ContentionClass struct {
 	Locks       int           `json:"locks"`
 	Held        float64       `json:"held"`         // share of the time, 0 to 1
 	By          string        `json:"by"`           // stored, asked or seen; "" = no waiting was seen
-	MostWaiting int           `json:"most_waiting"` // at once
+	MostWaiting int           `json:"most_waiting"` // at the same time
 	Blocked     float64       `json:"blocked_s_per_s"`
 	WaitedMS    int64         `json:"waited_ms"`
 	Attempts    int           `json:"attempts"` // 0 without MONITOR

@@ -39,7 +39,7 @@ type conn struct {
 
 // packet is the data of one write or read, with the time of its delivery.
 type packet struct {
-	due  time.Time // zero = at once
+	due  time.Time // zero = immediately
 	data []byte
 	err  error // the error after data
 }

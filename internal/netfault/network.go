@@ -52,7 +52,7 @@ type Network struct {
 	running  gate // open: the clients run
 	delay    func() time.Duration
 	prompt   bool          // requests are not delayed
-	hurry    chan struct{} // closed to deliver delayed packets at once
+	hurry    chan struct{} // closed to deliver delayed packets immediately
 	refusal  error
 	refused  chan struct{} // closed when the refusal changes
 	conns    map[*conn]struct{}
@@ -96,7 +96,7 @@ func (g gate) open() {
 	}
 }
 
-// shut shuts some gates at once.
+// shut shuts some gates together.
 func (n *Network) shut(gates ...*gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,7 +164,7 @@ func (n *Network) Delay(delay func() time.Duration) {
 	n.delay, n.prompt = delay, false
 }
 
-// DelayReplies is Delay for the packets of the server: those of the clients arrive at once.
+// DelayReplies is Delay for the packets of the server: those of the clients arrive immediately.
 func (n *Network) DelayReplies(delay func() time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,7 +188,7 @@ func (n *Network) due(count int) time.Time {
 	return time.Now().Add(n.delay())
 }
 
-// Thaw ends Freeze, Partition and Delay, and delivers all packets at once.
+// Thaw ends Freeze, Partition and Delay, and delivers all packets immediately.
 func (n *Network) Thaw() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

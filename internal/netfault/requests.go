@@ -49,7 +49,7 @@ func (f flushed) Read(p []byte) (int, error) {
 }
 
 // errUnknown: the client does not send RESP. What it sends is passed on unread.
-var errUnknown = errors.New("not RESP")
+var errUnknown = errors.New("not the Redis protocol")
 
 // requests is a stream of commands: arrays of bulk strings, or lines.
 type requests struct {

@@ -41,7 +41,7 @@ type account struct {
 	counted []Wait // waiters of which only the number is known
 	asked   []Wait // times during which another client has asked again and again
 	tries   []try  // in the order of the server
-	shared  bool   // several clients may hold it at once
+	shared  bool   // several clients may hold it at the same time
 }
 
 // state is who holds a lock from a time on, as read.

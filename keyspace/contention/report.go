@@ -32,7 +32,7 @@ type Class struct {
 	Locks       int           // that were seen
 	Held        float64       // share of the time during which a lock of the class is held, on average
 	Rung        Rung          // how the waiting is known; "" = none was seen
-	MostWaiting int           // the most clients that waited at once
+	MostWaiting int           // the most clients that waited at the same time
 	Blocked     float64       // seconds of waiting per second: clients that wait, on average
 	Waited      time.Duration // sum of all waits
 	Attempts    int           // that MONITOR has shown; 0 = it has shown none
@@ -54,7 +54,7 @@ type Blame struct {
 	Lock    keyspace.ID
 	Holder  string
 	Rung    Rung
-	Clients int // that were blocked; those without a name count as they waited at once
+	Clients int // that were blocked; those without a name count as they waited at the same time
 	Total   time.Duration
 	Longest time.Duration // of one wait, the part that this holder has caused
 }
@@ -354,7 +354,7 @@ func (c *Sum) Class(db int, name string) Class {
 	return k
 }
 
-// mostAtOnce returns the most clients that waited at once.
+// mostAtOnce returns the most clients that waited at the same time.
 func mostAtOnce(waits []Wait) int {
 	type change struct {
 		at time.Time

@@ -255,7 +255,7 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		return keyspace.Lock{}, keyspace.No
 	case both:
 		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
-		l.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
+		l.Evidence = []string{"both keys exist: it is held for reading and for writing at the same time"}
 	}
 	return l, keyspace.Likely
 }
@@ -263,11 +263,11 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 func readWriteKeysSamples() []keyspace.Sample {
 	reader := opaqueSample("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
 	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
-	broken := opaqueSample("broken: held for reading and for writing at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
+	broken := opaqueSample("broken: held for reading and for writing at the same time", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
 	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
 	broken.Want.Kind = keyspace.RW
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
-	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
+	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at the same time"}
 	return []keyspace.Sample{reader, broken}
 }
 

@@ -14,7 +14,7 @@ import (
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
 		About: about("redisson-count", "Redisson", "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
-			"the value is a number that is no time, and the key has no TTL"),
+			"the value is a number that is not a time, and the key has no TTL"),
 		ShowsWaiters: true,
 		Type:         "string",
 		Probe:        probeCount,

@@ -30,7 +30,7 @@ func (w *writer) unknown(f *fault) []string {
 	case Overdue:
 		all = append(all, fmt.Sprintf("what %s did for so long (see its log from %s on)", who, clock(f.from)))
 	case SlowHandOff:
-		all = append(all, "whether the waiters look seldom, or a message that wakes them was lost")
+		all = append(all, "whether the waiters poll seldom, or a message that wakes them was lost")
 	}
 	if f.cycle == nil && h.began.IsZero() {
 		all = append(all, "when "+who+" acquired the lock: before "+clock(h.seen))
@@ -75,7 +75,7 @@ func (w *writer) next(f *fault) string {
 	case TTLTooShort:
 		return fmt.Sprintf("Use a TTL of at least %s, and renew it every %s. Check the data that the lock protects.", humanize.Setting(w.fit(f)), long(w.ttl(f)/3))
 	case Expired:
-		return fmt.Sprintf("Look at the log of %s. If the work takes longer than the TTL of %s, renew the lock.", who, humanize.Setting(w.ttl(f)))
+		return fmt.Sprintf("Read the log of %s. If the work takes longer than the TTL of %s, renew the lock.", who, humanize.Setting(w.ttl(f)))
 	case Overdue:
 		return fmt.Sprintf("Find out why %s took so long. Do not force-release a lock whose holder works.", who)
 	case SlowHandOff:
@@ -83,7 +83,7 @@ func (w *writer) next(f *fault) string {
 		if u := w.s.Usual; u.P50 >= 100*time.Millisecond {
 			often = fmt.Sprintf("at least every %s, as half of the holds are over by then", long(u.P50))
 		}
-		return "Let the waiting clients subscribe to the message of a release, if their library sends one, or look " + often + "."
+		return "Let the waiting clients subscribe to the message of a release, if their library sends one, or poll " + often + "."
 	case Deadlock, PossibleDeadlock:
 		locks := f.cycle.locks()
 		if len(locks) == 1 {

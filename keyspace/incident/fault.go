@@ -106,7 +106,7 @@ func (t *track) causeOfExpiry(h *hold) (c Cause, from time.Time, atMost bool) {
 // slow reports whether a hold is far longer than a usual one, and hardly any other hold is
 // nearly as long.
 func (t *track) slow(held time.Duration) bool {
-	if held < slowest {
+	if held < minSlow {
 		return false
 	}
 	usual := t.usual()

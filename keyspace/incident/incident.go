@@ -85,7 +85,7 @@ const (
 	keptNotices   = 1000             // of the servers, and deadlocks
 	goneTooLong   = 5 * time.Second  // a client may be reconnecting
 	freeTooLong   = 2 * time.Second  // with waiters; a hand-over takes milliseconds
-	slowest       = 5 * time.Second  // shorter holds are never slow
+	minSlow       = 5 * time.Second  // a slow hold takes at least so long
 	slowMedians   = 10               // a slow hold takes more than so many usual ones
 	extreme       = 20               // times the median: such a hold says nothing of the others
 	repeatedly    = 3                // holds in a row that ended by expiry
@@ -193,7 +193,7 @@ func (b *Builder) notice(n keyspace.Notice) {
 // manyLocks is the number of locks from which on those that are hardly ever held are forgotten.
 const manyLocks = 20_000
 
-// forget drops the locks of which nothing can be told: a key that is used once has no usual
+// forget drops the locks that cannot have an incident: a key that is used once has no usual
 // hold.
 func (b *Builder) forget() {
 	if len(b.locks) < manyLocks {

@@ -42,7 +42,7 @@ func incidents() []staged {
 		}, incident.HolderGone, []string{
 			"The connection of worker-7, which held job:nightly, ended at 03:15:25 at the latest: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in all by waiting.",
 			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended; no release | 1m16s | a TTL of 30 s would have saved 1 m 16",
-			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not look earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
+			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not poll earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
 		}, []string{"froze", "whether clients waited"}},
 		{"killed without waiters", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second).disconnect(key).pass(51 * time.Second)
@@ -168,7 +168,7 @@ func incidents() []staged {
 				f.end(key, keyspace.Released).pass(20 * time.Second)
 			}
 			f.acquire(key, "worker-9", 60*time.Second)
-		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not look earlier | 20s | a client that is notified", "look at least every 2.0 s"}, []string{"froze"}},
+		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not poll earlier | 20s | a client that is notified", "poll at least every 2.0 s"}, []string{"froze"}},
 		{"one lost wake-up", func(f *film) {
 			f.healthy(key, 10, 5*time.Second).acquire(key, "worker-1", 60*time.Second).wait(key, 2)
 			f.pass(5*time.Second).end(key, keyspace.Released).pass(30 * time.Second)

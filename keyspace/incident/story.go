@@ -118,9 +118,9 @@ func (w *writer) headline(f *fault) string {
 		return fmt.Sprintf("%s held %s for %s, where half of its holds are over in %s.", holder, key, w.duration(f), long(w.s.Usual.P50))
 	case SlowHandOff:
 		if n := w.count(SlowHandOff); n > 1 {
-			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they look too seldom, or were not woken.", key, n, long(w.longest()))
+			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they poll too seldom, or were not woken.", key, n, long(w.longest()))
 		}
-		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they look too seldom, or were not woken.", key, clock(f.from), clock(f.to))
+		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they poll too seldom, or were not woken.", key, clock(f.from), clock(f.to))
 	case Deadlock, PossibleDeadlock:
 		others := ""
 		if locks := f.cycle.locks(); len(locks) > 1 {
@@ -401,8 +401,8 @@ func (w *writer) tellFree(f *fault) Line {
 		l.Text = waited + " until now: they gave up, or their holds were too short to be seen"
 		return l
 	}
-	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not look earlier"
-	l.Note = "a client that is notified of the release acquires it at once"
+	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not poll earlier"
+	l.Note = "a client that is notified of the release acquires it immediately"
 	return l
 }
 

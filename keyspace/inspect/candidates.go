@@ -242,7 +242,7 @@ func (cs *candidates) evidence() map[string]string {
 }
 
 // sameValueCount counts the keys with the same value that also have the same deadline
-// or the same first name part: a client that takes several locks at once, or that uses
+// or the same first name part: a client that takes several locks at the same time, or that uses
 // one value for all its locks.
 func (c *candidate) sameValueCount(several []*candidate) int {
 	n := 0

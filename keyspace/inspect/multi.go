@@ -49,7 +49,7 @@ func NewMultiSource(list SourceLister, o MultiOptions) *MultiSource {
 	return &MultiSource{list: list, opts: o, clocks: make(map[string]time.Duration)}
 }
 
-// Snapshot takes snapshots of all sources at once and merges them. It fails only if no
+// Snapshot takes snapshots of all sources at the same time and merges them. It fails only if no
 // source answers; the snapshot then has what was read before the errors. A master of a
 // cluster that may have received keys meanwhile is read again, because those keys may not
 // have been seen on their old master.

@@ -89,7 +89,7 @@ func shared(a, b string) string {
 // Bounds of patterns.
 const (
 	minPatternParts = 16   // number of different first parts from which a pattern is learnt
-	maxPatterns     = 1024 // patterns that are counted at once
+	maxPatterns     = 1024 // patterns that are counted at the same time
 )
 
 // patterns are key names that differ in their first part, such as "<random>:lock". No

@@ -64,7 +64,7 @@ type readInfo struct {
 	firstRead  time.Time     // local clock: the holder was read under this deadline by then
 	lastRead   time.Time     // local clock: begin of the last such read
 	touched    int64         // server's clock, in ms: no later own read has reset the idle time
-	quiet      uint32        // looks without a request of another client that no statistics count
+	quiet      uint32        // checks without a request of another client that no statistics count
 }
 
 // detect reads keys and their companions, and decodes them. Keys that are not locks are

@@ -21,37 +21,37 @@ import (
 // An idle time has two other causes: the watcher's own reads, and changes by the holder. Each
 // change is reported, and the watcher reads the lock again. So a request is what touches a lock
 // after its last read, unless a change is reported by the time that everything sent before the
-// look has been received.
+// check has been received.
 type requests struct {
-	next        time.Time            // local time: no look before
-	queue       []string             // keys to look at, the longest holds first
+	next        time.Time            // local time: no check before
+	queue       []string             // keys to check, the longest holds first
 	busy        map[string]time.Time // keys with a recent request, and when it was found, on the local clock
 	found       []request            // that a change may still explain
 	mark        int                  // the mark after which no such change can be reported,
 	conn        *invalidationConn    // on this connection
 	showWaiters map[string]bool      // formats that store all waiters
-	relevant    bool                 // there are locks to look at
+	relevant    bool                 // there are locks to check
 	refusedAs   string               // the eviction policy under which the server refused to report idle times
 	refused     string               // why it refused
-	pausing     string               // why the last look was in vain, for now
+	pausing     string               // why the last check was in vain, for now
 	refillAt    time.Time            // local: the queue is not filled before
 }
 
-// request is a request of another client that a look has found.
+// request is a request of another client that a check has found.
 type request struct {
 	key    string
 	second int64     // of the server's clock, in which it was made
-	at     time.Time // the end of that second, or the time of the look
-	own    int64     // the last own read at the look
-	counts bool      // it was made within the last second, all of which the look covers
+	at     time.Time // the end of that second, or the time of the check
+	own    int64     // the last own read at the check
+	counts bool      // it was made within the last second, all of which the check covers
 }
 
-// Bounds of the looks.
+// Bounds of the checks.
 const (
-	maxLooks    = 1000                   // locks in a look; there is one look a second
+	maxChecks   = 1000                   // locks in a check; there is one check a second
 	looksInTrip = 250                    // locks in a round trip
 	refillPause = 50 * time.Microsecond  // for each known lock, between two fillings of the queue
-	busyFor     = 30 * time.Second       // a lock with a request is looked at first for so long
+	busyFor     = 30 * time.Second       // a lock with a request is checked first for so long
 	maxAskedAge = 5 * time.Minute        // an older request is not reported
 	lookAt      = 500 * time.Millisecond // after the begin of a second: idle times are differences of whole seconds
 	// touchGrace is how long after a read or a change a touch is none of a waiter: the holder
@@ -71,8 +71,8 @@ func newRequests(formats formatSet) requests {
 	return r
 }
 
-// lookForRequests looks at some of the held locks, once a second.
-func (w *Watcher) lookForRequests(ctx context.Context) error {
+// checkForRequests checks some of the held locks, once a second.
+func (w *Watcher) checkForRequests(ctx context.Context) error {
 	r := &w.requests
 	w.settleRequests()
 	now := time.Now()
@@ -88,13 +88,13 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 	if r.refusedAs != w.server.info.Policy {
 		r.refused = ""
 	}
-	keys := w.keysToLookAt(server)
-	if len(keys) == 0 || w.lookBlind() != "" {
+	keys := w.keysToCheck(server)
+	if len(keys) == 0 || w.checkBlind() != "" {
 		return nil
 	}
 	r.found = nil
 	for some := range slices.Chunk(keys, looksInTrip) {
-		if err := w.look(ctx, some); err != nil {
+		if err := w.checkRequests(ctx, some); err != nil {
 			return err
 		}
 		w.scanner.opts.Budget.charge(w.reader.conn.serverTime, w.reader.conn.networkTime, time.Now())
@@ -106,10 +106,10 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 }
 
 // askBlind returns why requests of other clients cannot be seen; "" = they can.
-func (w *Watcher) askBlind() string { return cmp.Or(w.lookBlind(), w.requests.pausing) }
+func (w *Watcher) askBlind() string { return cmp.Or(w.checkBlind(), w.requests.pausing) }
 
-// lookBlind returns why a look would be in vain.
-func (w *Watcher) lookBlind() string {
+// checkBlind returns why a check would be in vain.
+func (w *Watcher) checkBlind() string {
 	policy := w.server.info.Policy
 	switch {
 	case w.tracking.mode() != keyspace.Push:
@@ -129,9 +129,9 @@ func (w *Watcher) lookBlind() string {
 	}
 }
 
-// keysToLookAt returns the keys of the next look: first those with a recent request, then
+// keysToCheck returns the keys of the next check: first those with a recent request, then
 // the next ones of the queue.
-func (w *Watcher) keysToLookAt(now time.Time) (keys []string) {
+func (w *Watcher) keysToCheck(now time.Time) (keys []string) {
 	r := &w.requests
 	this := now.Unix()
 	ready := func(key string) bool {
@@ -142,7 +142,7 @@ func (w *Watcher) keysToLookAt(now time.Time) (keys []string) {
 		switch {
 		case time.Since(at) > busyFor:
 			delete(r.busy, key)
-		case len(keys) < maxLooks/2 && ready(key):
+		case len(keys) < maxChecks/2 && ready(key):
 			keys = append(keys, key)
 		}
 	}
@@ -151,7 +151,7 @@ func (w *Watcher) keysToLookAt(now time.Time) (keys []string) {
 		r.relevant = len(r.queue) > 0
 		r.refillAt = local.Add(time.Duration(len(w.locks.known)) * refillPause)
 	}
-	for ; len(keys) < maxLooks && len(r.queue) > 0; r.queue = r.queue[1:] {
+	for ; len(keys) < maxChecks && len(r.queue) > 0; r.queue = r.queue[1:] {
 		key := r.queue[0]
 		if _, busy := r.busy[key]; !busy && ready(key) {
 			keys = append(keys, key)
@@ -189,8 +189,8 @@ func (w *Watcher) mayHideWaiters(key string, k *foundLock) bool {
 		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 
-// look looks at some locks in one round trip.
-func (w *Watcher) look(ctx context.Context, keys []string) error {
+// checkRequests checks some locks in one round trip.
+func (w *Watcher) checkRequests(ctx context.Context, keys []string) error {
 	r, conn := &w.requests, &w.reader.conn
 	var server, persistence *redis.StringCmd
 	idles := make([]*redis.DurationCmd, len(keys))
@@ -246,20 +246,20 @@ func (w *Watcher) judge(key string, now, touched int64) {
 		w.requests.found = append(w.requests.found, request{key, touched, at, k.touched, covered && touched >= now-1})
 		return
 	case covered:
-		w.countLook(key, k, false)
+		w.countCheck(key, k, false)
 	}
 }
 
 // verdict reports whether another client has touched a key after its last own read, in ms, and
-// whether the look covers the whole second before now. The key was touched last in the second
+// whether the check covers the whole second before now. The key was touched last in the second
 // touched.
 func verdict(own, touched, now int64) (asked, covered bool) {
 	free := lastOwn(own)
 	return touched > free && now-touched <= int64(maxAskedAge/time.Second), free <= now-2
 }
 
-// countLook counts a look at a lock that covers a whole second.
-func (w *Watcher) countLook(key string, k *foundLock, asked bool) {
+// countCheck counts a check of a lock that covers a whole second.
+func (w *Watcher) countCheck(key string, k *foundLock, asked bool) {
 	if !asked && k.lock.AskedAt.IsZero() && k.lock.AskedPercent == 0 { // most locks are never asked for
 		k.quiet++
 		return
@@ -268,7 +268,7 @@ func (w *Watcher) countLook(key string, k *foundLock, asked bool) {
 	if asked {
 		n = 1
 	}
-	w.holdStats.Look(k.lock.ID(), 1+int(k.quiet), n)
+	w.holdStats.Checked(k.lock.ID(), 1+int(k.quiet), n)
 	k.quiet = 0
 	l := *k.lock
 	w.holdStats.Annotate(&l, w.reader.conn.now)
@@ -277,8 +277,8 @@ func (w *Watcher) countLook(key string, k *foundLock, asked bool) {
 	}
 }
 
-// settleRequests stores the requests of the last look that no reported change explains, as
-// soon as all changes before that look have been reported.
+// settleRequests stores the requests of the last check that no reported change explains, as
+// soon as all changes before that check have been reported.
 func (w *Watcher) settleRequests() {
 	r := &w.requests
 	if len(r.found) == 0 || r.conn == w.tracking.conn && w.tracking.marks.received < r.mark {
@@ -299,7 +299,7 @@ func (w *Watcher) settleRequests() {
 			w.locks.replace(q.key, l)
 		}
 		if q.counts {
-			w.countLook(q.key, k, true)
+			w.countCheck(q.key, k, true)
 		}
 	}
 }

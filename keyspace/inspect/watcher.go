@@ -132,7 +132,7 @@ func (w *Watcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return w.takeSnapshot(), nil
 }
 
-// Next waits until there may be changes, reads them, and returns the events: at once if
+// Next waits until there may be changes, reads them, and returns the events: immediately if
 // the server reports changes, at the deadline of a lock, and at least once a second.
 // There may be none.
 //
@@ -219,7 +219,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	if err := w.sampleReplication(ctx); err != nil {
 		return err
 	}
-	if err := w.lookForRequests(ctx); err != nil {
+	if err := w.checkForRequests(ctx); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -284,7 +284,7 @@ func (b *BackgroundWatcher) Close() {
 
 // Snapshot returns the known locks with the events since the last snapshot. It waits
 // for the first cycle and for a cycle in progress. If the last cycle failed, it returns
-// the error at once, also while the watcher waits for the server again; events and
+// the error immediately, also while the watcher waits for the server again; events and
 // notices are kept for the next snapshot.
 func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	select {
@@ -343,7 +343,7 @@ const (
 	passEvery     = time.Second            // between the begins of two passes, while the server reports changes
 	pollEvery     = 100 * time.Millisecond // between two reads of locks whose changes are not reported
 	checkEvery    = time.Second            // the same with keyspace notifications, which may be lost
-	coalesce      = 2 * time.Millisecond   // between two cycles: changes within it are read at once
+	coalesce      = 2 * time.Millisecond   // between two cycles: changes within it are read together
 	recheckAfter  = 5 * time.Millisecond   // after which a lock that should be gone is read again
 	releaseGrace  = 5 * time.Millisecond   // between two reads of a vanished lock whose release may still be reported
 	minRetry      = 100 * time.Millisecond // after a failure, then doubled,

@@ -280,7 +280,7 @@ func (w *holderWatch) takeChanges() (changed []string) {
 	return changed
 }
 
-// look lists the clients that matter: at once after a change, otherwise if it is time for
+// look lists the clients that matter: immediately after a change, otherwise if it is time for
 // the next list and the budget allows it.
 func (w *holderWatch) look(ctx context.Context) error {
 	changed := w.takeChanges()

@@ -15,7 +15,7 @@ import (
 	"locktop/keyspace"
 )
 
-// fileSpan is the length of a segment in a file: a jump back reads at most so much.
+// fileSpan is the length of a segment in a file: a jump back reads at most one segment.
 const fileSpan = 30 * time.Second
 
 // ErrFormat means that a file is not a recording, or has another version.

@@ -57,7 +57,7 @@ func NewExecutor(nodes func(context.Context) map[string]inspect.Client, formats 
 // a deadline, and an ErrNotSupported if locks of this kind cannot be changed by others. A
 // Redlock is changed on all of its servers; that is done if a majority of them has answered
 // so. A replica returns an ErrReadOnly, a missing permission an ErrNoPermission. The outcome
-// is Unanswered if a server may have run the script: see Look.
+// is Unanswered if a server may have run the script: see Recheck.
 func (e *Executor) Act(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	scripts, err := keyspace.Scripts(e.formats, what, seen, ttl)
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *Executor) Act(ctx context.Context, what keyspace.Action, seen keyspace.
 	return outcome, err
 }
 
-// run runs the scripts on all servers at once and sums up the results. A server without an
+// run runs the scripts on all servers at the same time and sums up the results. A server without an
 // answer counts as one that has the lock as it was.
 func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	acted, failed := make([]bool, len(scripts)), make([]error, len(scripts))
@@ -132,7 +132,7 @@ func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keys
 	return err
 }
 
-// onEach calls f for all scripts at once.
+// onEach calls f for all scripts at the same time.
 func onEach(scripts []keyspace.Script, f func(i int, s keyspace.Script)) {
 	var all sync.WaitGroup
 	for i, s := range scripts {
@@ -145,7 +145,7 @@ func onEach(scripts []keyspace.Script, f func(i int, s keyspace.Script)) {
 // an error.
 func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	of := len(scripts)
-	found := e.look(ctx, scripts, seen)
+	found := e.read(ctx, scripts, seen)
 	now, err := found.lock, found.err
 	if err == nil && len(sum.Nodes) == 0 && unchanged(now, seen) {
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
@@ -167,26 +167,26 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	return changed
 }
 
-// lookPause is the time between two looks at a lock whose servers do not answer.
-const lookPause = 500 * time.Millisecond
+// recheckPause is the time between two reads of a lock whose servers do not answer.
+const recheckPause = 500 * time.Millisecond
 
-// Look reads a lock again after an action with the outcome Unanswered, until enough servers
+// Recheck reads a lock again after an action with the outcome Unanswered, until enough servers
 // answer or ctx ends. It logs what it has found, and returns it as a sentence.
-func (e *Executor) Look(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (string, error) {
+func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (string, error) {
 	scripts, err := keyspace.Scripts(e.formats, after.Action, seen, after.TTL)
 	if err != nil {
 		return "", err
 	}
-	found, quorum := e.look(ctx, scripts, seen), keyspace.Quorum(len(scripts))
+	found, quorum := e.read(ctx, scripts, seen), keyspace.Quorum(len(scripts))
 	for len(found.on) < quorum && len(found.on)+len(found.silent) >= quorum {
 		select {
-		case <-time.After(lookPause):
+		case <-time.After(recheckPause):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || errors.Is(found.err, ErrNoPermission) {
 			return "", found.err
 		}
-		found = e.look(ctx, scripts, seen)
+		found = e.read(ctx, scripts, seen)
 	}
 	now := found.lock
 	after.At, after.Nodes, after.Unanswered, after.Now, after.Err = e.now(), found.on, found.silent, holding(now), ""
@@ -257,15 +257,15 @@ func (e *Executor) client(ctx context.Context, node string) (inspect.Client, err
 	return nil, &net.OpError{Op: "dial", Err: errors.New("there is no connection to the server")}
 }
 
-// look is what the servers have of a lock now.
-type look struct {
+// answer is what the servers have of a lock now.
+type answer struct {
 	lock       *keyspace.Lock // nil = it is gone, as far as the servers answer
 	on, silent []string       // servers with a hold that was seen; servers that cannot say
 	err        error          // of the silent servers
 }
 
-// look reads the current state of a lock on the servers of scripts.
-func (e *Executor) look(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock) (l look) {
+// read reads the current state of a lock on the servers of scripts.
+func (e *Executor) read(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock) (l answer) {
 	parts := make([]keyspace.Part, len(scripts))
 	onEach(scripts, func(i int, s keyspace.Script) {
 		now, err := e.readAgain(ctx, s.Node, seen)

@@ -83,11 +83,11 @@ func parsePlan(text string, agent int) (plan, loadgen.Scenario, error) {
 	}
 	switch {
 	case p.Protocol == 0:
-		return p, loadgen.Scenario{}, errors.New("the plan is not one of locktop")
+		return p, loadgen.Scenario{}, errors.New("this is not a plan of locktop")
 	case p.Protocol != Protocol:
 		return p, loadgen.Scenario{}, fmt.Errorf("the plan has protocol %d, and this agent has protocol %d: run the same version of locktop everywhere", p.Protocol, Protocol)
 	case err != nil:
-		return p, loadgen.Scenario{}, fmt.Errorf("the plan is not one of locktop: %w", err)
+		return p, loadgen.Scenario{}, fmt.Errorf("this is not a plan of locktop: %w", err)
 	}
 	s, err := loadgen.Parse([]byte(p.Scenario))
 	if err != nil {

@@ -45,10 +45,10 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		agent int
 		want  string
 	}{
-		{"no JSON", 1, "the plan is not one of locktop"},
+		{"no JSON", 1, "this is not a plan of locktop"},
 		{`{"protocol": 2, "agents": [], "scenario": 7}`, 1, "the plan has protocol 2, and this agent has protocol 1: run the same version of locktop everywhere"},
-		{`{"protocol": 1, "agents": "four"}`, 1, "the plan is not one of locktop: "},
-		{planned(t, 4, good, nil) + strings.Repeat(" ", maxPlan), 1, "the plan is not one of locktop"},
+		{`{"protocol": 1, "agents": "four"}`, 1, "this is not a plan of locktop: "},
+		{planned(t, 4, good, nil) + strings.Repeat(" ", maxPlan), 1, "this is not a plan of locktop"},
 		{planned(t, 4, good, func(p *plan) { p.Scenario = "clients: many" }), 1, "the plan has no valid scenario: "},
 		{planned(t, 4, good, func(p *plan) { p.Scenario = "shell: rm -rf" }), 1, "the plan has no valid scenario: "},
 		{planned(t, 4, loadgen.Scenario{Keys: good.Keys, Lock: loadgen.Lock{Exec: "touch /tmp/x"}}, nil), 1, "agents run no client processes (exec)"},

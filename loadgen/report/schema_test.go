@@ -36,6 +36,6 @@ func readKeys(file string) []string {
 func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
 	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
 		_, err := loadgen.ParseThreshold(name + " >= 0")
-		check.True(t, err == nil || strings.Contains(err.Error(), "is no time"), "%s: %v", name, err)
+		check.True(t, err == nil || strings.Contains(err.Error(), "is not a duration"), "%s: %v", name, err)
 	}
 }

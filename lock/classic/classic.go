@@ -85,7 +85,7 @@ type Options struct {
 	// Renewals is the maximum number of renewals of a [Counted] lock; no other form
 	// renews. Default: 4; negative = none.
 	Renewals int
-	// Permits is how many clients may hold a [QuorumSemaphore] at once; no other form
+	// Permits is how many clients may hold a [QuorumSemaphore] at the same time; no other form
 	// has permits. Default: 1.
 	Permits int
 	// Hooks cause faults.

@@ -13,7 +13,7 @@ var quorumTake = script("quorum_semaphore_take")
 // QuorumSemaphore is a semaphore over several independent servers, as Redlock is a
 // mutex. Each server has a zset of the holders, with the time in Unix milliseconds at
 // which each got its permit, and grants as many permits as the semaphore has. A client
-// asks all servers at once, and holds a permit if more than half of them granted one.
+// asks all servers at the same time, and holds a permit if more than half of them granted one.
 // Otherwise it gives back what it got.
 //
 // The flaw: more clients hold a permit than there are permits. Two majorities have a
@@ -74,7 +74,7 @@ func (l *QuorumSemaphore) TryLock(ctx context.Context) (Hold, error) {
 
 func (l *QuorumSemaphore) quorum() int { return len(l.nodes)/2 + 1 }
 
-// onAll runs a command on all nodes at once and adds up the results. It returns an
+// onAll runs a command on all nodes at the same time and adds up the results. It returns an
 // error if fewer nodes than a quorum replied.
 func (l *QuorumSemaphore) onAll(ctx context.Context, command func(context.Context, Client) (int64, error)) (sum int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)

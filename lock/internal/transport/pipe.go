@@ -110,7 +110,7 @@ func (p *pipe) write() {
 			return
 		}
 		for more := true; more; more = p.moreQueued() {
-			// Replies arrive in batches and wake many callers at once. Let them queue
+			// Replies arrive in batches and wake many callers at the same time. Let them queue
 			// their next commands: one write for all is much cheaper for both sides.
 			runtime.Gosched()
 			out, queue = p.drain(out, queue)
