@@ -27,7 +27,7 @@ type agentOptions struct {
 func (o *agentOptions) flags() *pflag.FlagSet {
 	set := flagSection("Agent")
 	set.StringVar(&o.control, "control", "", "`address` of the Redis server at which the agent waits for work; REDISCLI_AUTH is its password unless the address has one")
-	set.StringSliceVar(&o.allow, "allow", nil, "`address` of a server that plans may load, with the user and password of this agent; may be repeated (default: only servers on this machine)")
+	set.StringSliceVar(&o.allow, "allow", nil, "`address` of a server that plans may load, with the user and password of this agent, which others can read in the process list; may be repeated (default: only servers on this machine)")
 	set.BoolVar(&o.once, "once", false, "exit after one run")
 	set.StringVar(&o.events, "events", "", "`file` for all events of a run, one JSON object per line")
 	set.DurationVar(&o.shift, "clock-offset", 0, "")
@@ -53,7 +53,7 @@ password for a target are those in --allow.
 During a run, an agent that does not reach the control server for 10 s, or whose
 coordinator is gone, stops its clients and releases what they hold.`,
 		Example: `  locktop agent --control redis://ctl:6379
-  locktop agent --control redis://ctl:6379 --allow redis://app:secret@target:6379
+  locktop agent --control redis://ctl:6379 --allow redis://target:6379 --once
   for host in a b c d; do ssh $host locktop agent --once --control redis://ctl:6379 --allow redis://target:6379 & done`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,

@@ -53,6 +53,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root) // after SetOut: the command keeps the output of that moment
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		removeBackquotes(root)
+	}
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {

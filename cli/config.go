@@ -69,7 +69,7 @@ func (p *program) checkConfig(args []string) error {
 	if err := checkKeys(c); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.out, "%s is in order: %s, %s, %s\n", c.Path(),
+	_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s, %s\n", c.Path(),
 		humanize.Plural(len(c.Contexts), "context"), humanize.Plural(len(c.Keys), "key"), humanize.Plural(len(c.Commands), "command"))
 	return err
 }

@@ -211,7 +211,7 @@ func TestAnErrorInTheConfigurationNamesItsLine(t *testing.T) {
 	for name, c := range table {
 		got := checked(t, c.Lines...)
 		if c.Said == "" {
-			check.True(t, got.code == exitFine && strings.Contains(got.out, "is in order"), "%s: exit code %d, %s", name, got.code, got.errors)
+			check.True(t, got.code == exitFine && strings.Contains(got.out, "is valid:"), "%s: exit code %d, %s", name, got.code, got.errors)
 		} else if got.code != exitUsage || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, "config.yaml: "+c.Said) || strings.Contains(got.errors, "c4nary") {
 			t.Errorf("%s: exit code %d, %q; want %q", name, got.code, got.errors, c.Said)
 		}

@@ -27,7 +27,7 @@ func (p *program) demoCommand() *cobra.Command {
 		Long: `Shows the screen on a Redis inside this program. No server is needed, and locktop
 connects to none. Simulated owners acquire, renew and lose locks in the formats of
 many libraries. On the Load page, clients compete for further locks. m shows the menu
-of scenes. With a name the demo begins with that scene: ` + strings.Join(scenarioNames(), ", ") + `.`,
+of scenes. With a name the demo begins with that scene; locktop scenarios lists them.`,
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,

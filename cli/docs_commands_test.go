@@ -240,6 +240,18 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 	check.True(t, count != 0, "there is none")
 }
 
+func TestTheLinesOfTheHelpAreShort(t *testing.T) {
+	root := Documentation()
+	for _, cmd := range append(root.Commands(), root) {
+		var out strings.Builder
+		cmd.SetOut(&out)
+		check.NoError(t, cmd.Help())
+		for line := range strings.Lines(out.String()) {
+			check.True(t, len([]rune(line)) <= 120, "%s has a line of %d columns: %s", cmd.Name(), len([]rune(line)), line)
+		}
+	}
+}
+
 func TestTheExamplesOfTheHelpExist(t *testing.T) {
 	t.Parallel()
 	root := Documentation()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,14 +87,14 @@ The causes:
 }
 
 // take sets the key from the arguments, and returns the name of the recording. One argument is
-// a recording if it exists.
+// a recording if it exists, or has the name of one.
 func (o *explainOptions) take(cmd *cobra.Command, args []string) (name string, err error) {
 	hasKey := cmd.Flags().Changed("key-b64")
 	name = explainBox
-	switch exists := len(args) == 1 && fileExists(args[0]); {
+	switch isFile := len(args) == 1 && (fileExists(args[0]) || strings.HasSuffix(args[0], ".lockrec")); {
 	case len(args) > 2, hasKey && len(args) > 1:
 		return "", usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes a key and a file or directory", cmd.CommandPath())
-	case len(args) == 2, len(args) == 1 && (hasKey || exists):
+	case len(args) == 2, len(args) == 1 && (hasKey || isFile):
 		name, args = args[len(args)-1], args[:len(args)-1]
 	}
 	if hasKey || len(args) > 0 {

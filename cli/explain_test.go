@@ -81,6 +81,7 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 		{[]string{"a", "b", "c"}, exitUsage, "a key and a file or directory"},
 		{[]string{"a", "--key-b64", "YQ", dir}, exitUsage, "a key and a file or directory"},
 		{[]string{"a", filepath.Join(dir, "nosuch")}, exitFailure, "no such file"},
+		{[]string{"nosuch.lockrec"}, exitFailure, "open nosuch.lockrec: "},
 		{[]string{"a", t.TempDir()}, exitFailure, "not a recording"},
 		{[]string{dir, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "write the page"},
 	} {

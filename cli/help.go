@@ -176,6 +176,13 @@ func typeName(f *pflag.Flag) string {
 	}
 }
 
+// removeBackquotes removes the marks of the names of values, which only the help reads, from the texts of flags.
+func removeBackquotes(root *cobra.Command) {
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	}
+}
+
 // addCompletion adds cobra's completion command to root. The command fails without
 // a shell or with an unknown one, where cobra would print the help and succeed.
 func addCompletion(root *cobra.Command) {
