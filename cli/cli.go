@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
@@ -53,8 +54,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root) // after SetOut: the command keeps the output of that moment
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		removeBackquotes(root)
+	for _, cmd := range append(root.Commands(), root) {
+		if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // only the help reads the backquotes
+			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+		}
 	}
 
 	err := root.ExecuteContext(ctx)

@@ -50,7 +50,7 @@ waited, and which holder they waited for. BLOCKED is the time that clients waite
 second: 3 s/s means that three clients wait on average. A wait is blamed on the hold
 that was in force, and while the lock is free, on the hold before.
 
-The column BY says how the waiting is known:
+The column SOURCE says how the waiting is known:
 
   stored   the library stores its waiters, or the server lists them
   asked    another client has asked for the held lock: at least one waits; its number
@@ -61,8 +61,7 @@ Each source is a lower bound, so the largest figure counts. Most libraries
 only poll: without --monitor their clients are asked at best. Clients behind one
 connection count as one, unless each has a token of its own.
 
-With --monitor, MONITOR runs for the whole time, because a wait that begins before it
-is only a lower bound. A process of its own runs it, for at most 1m and 64 MiB. It
+With --monitor, MONITOR runs for the whole time, at most 1m, in a process of its own. It
 refuses above 5% of a core, and ends when the server becomes so busy.`,
 		Example: `  locktop contention
   locktop contention --monitor --for 30s 'lock:orders:*'

@@ -75,7 +75,7 @@ var docPlaces = []docPlace{
 
 	// names in capitals, and programs of the reader
 	{" KEY", text(" lock:orders:4711")},
-	{"replay DIRECTORY", func(s *docSite) string { return "replay " + s.dir + "/state/box" }},
+	{"replay DIRECTORY", func(s *docSite) string { return "replay " + s.dir + "/state/recording" }},
 	{"--exec CLIENT", text("--exec ./my-client")},
 	{"'python3 client.py'", text("./my-client")},
 }
@@ -195,7 +195,7 @@ func (s *docSite) ssh() string {
 // recorded makes recordings of half an hour with the latest 03:12, when a lock is deleted by hand.
 func (s *docSite) recorded() {
 	s.t.Helper()
-	for _, name := range []string{"state/box", "state/box/orders"} {
+	for _, name := range []string{"state/recording", "state/recording/orders"} {
 		dir := filepath.Join(s.dir, name)
 		check.NoError(s.t, os.RemoveAll(dir))
 		check.NoError(s.t, os.MkdirAll(dir, 0o700))
@@ -203,7 +203,7 @@ func (s *docSite) recorded() {
 		begin := time.Date(now.Year(), now.Month(), now.Day()-1, 3, 0, 0, 0, time.Local)
 		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
 	}
-	segments, err := filepath.Glob(filepath.Join(s.dir, "state/box/*.lockrec"))
+	segments, err := filepath.Glob(filepath.Join(s.dir, "state/recording/*.lockrec"))
 	check.Require(s.t, err == nil && len(segments) != 0, "%v %v", segments, err)
 	s.file("20261122T030000.000Z.lockrec", readText(s.t, segments[0]))
 }

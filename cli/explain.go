@@ -19,7 +19,7 @@ import (
 
 // The defaults of explain.
 const (
-	explainBox   = "/var/lib/locktop/box" // where the unit of contrib/systemd records
+	explainFrom  = "/var/lib/locktop/recording" // where the unit of contrib/systemd records
 	explainSpan  = time.Hour
 	explainMost  = 5              // stories
 	explainWhole = 24 * time.Hour // a longer file is explained only around --at
@@ -55,8 +55,8 @@ func (p *program) explainCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "explain [KEY] [FILE|DIR] [flags]",
-		Short: "Tell what happened to a lock, from a recording",
-		Long: fmt.Sprintf(`Tells from a recording what happened to a lock: which client held it, why the hold was
+		Short: "Explain what happened to a lock, from a recording",
+		Long: fmt.Sprintf(`Explains from a recording what happened to a lock: which client held it, why the hold was
 too long or ended early, what that cost the clients that waited, what is not known, and
 what to do next. The recording is a file of locktop record or a directory of locktop
 export --record; without it, %s.
@@ -70,11 +70,11 @@ second apart: "at least" and "at most" mark what they bound. Many formats do not
 waiters; then the cost is not known.
 
 The causes:
-%s`, explainBox, explainMost, humanize.MomentForms, meanings(keyspace.Causes())),
+%s`, explainFrom, explainMost, humanize.MomentForms, meanings(keyspace.Causes())),
 		Example: `  locktop explain --at 03:12
-  locktop explain job:nightly --at 03:12 /var/lib/locktop/box
+  locktop explain job:nightly --at 03:12 /var/lib/locktop/recording
   locktop explain night.lockrec
-  locktop explain /var/lib/locktop/box --for 24h
+  locktop explain /var/lib/locktop/recording --for 24h
   locktop explain job:nightly --at 03:12 --markdown > post-mortem.md`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			name, err = o.take(cmd, args)
@@ -90,7 +90,7 @@ The causes:
 // a recording if it exists, or has the name of one.
 func (o *explainOptions) take(cmd *cobra.Command, args []string) (name string, err error) {
 	hasKey := cmd.Flags().Changed("key-b64")
-	name = explainBox
+	name = explainFrom
 	switch isFile := len(args) == 1 && (fileExists(args[0]) || strings.HasSuffix(args[0], ".lockrec")); {
 	case len(args) > 2, hasKey && len(args) > 1:
 		return "", usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes a key and a file or directory", cmd.CommandPath())
@@ -122,7 +122,7 @@ func (p *program) explain(o *explainOptions, name string) error {
 	r, err := recording.Open(name)
 	if err != nil {
 		hint := ""
-		if name == explainBox && !fileExists(name) {
+		if name == explainFrom && !fileExists(name) {
 			hint = "name the file or directory of a recording after the key"
 		}
 		return &exitError{code: exitFailure, err: fmt.Errorf("open %s: %w%s", name, err, targetsIn(name)), hint: hint}
@@ -182,13 +182,7 @@ func (o *explainOptions) window(r *recording.Reader) (from, to time.Time, err er
 		}
 		from, to = at.Add(-span/2), at.Add(span/2)
 	}
-	if from.Before(first) {
-		from = first
-	}
-	if to.After(last) {
-		to = last
-	}
-	return from, to, nil
+	return keyspace.Later(from, first), keyspace.Earliest(to, last), nil
 }
 
 // printStories prints the stories in the form that was asked for.

@@ -92,7 +92,7 @@ of --classes.`,
 		Example: `  locktop export -u redis://db.internal:6379
   locktop export --context orders --context billing --web.listen-address :9121 --web.config.file web.yml
   locktop export --lock-metric lock:nightly-report --classes
-  locktop export --record /var/lib/locktop/box --keep 48h --keep-size 2GiB
+  locktop export --record /var/lib/locktop/recording --keep 48h --keep-size 2GiB
   locktop export --web.listen-address none --textfile /var/lib/node_exporter/locktop.prom`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -303,7 +303,7 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		meaning, command, _ := strings.Cut(a.Annotations["description"], " Run: locktop ")
 		check.True(t, meaning != "" && command != "", "%s does not end with a command: %q", a.Alert, a.Annotations["description"])
 		ofLocks := !slices.Contains([]string{"LocktopPassStale", "LocktopIncomplete", "LocktopRecordingStopped", "LocktopDown"}, a.Alert)
-		explains := strings.Contains(meaning, "locktop explain DIRECTORY tells what happened")
+		explains := strings.Contains(meaning, "locktop explain DIRECTORY says what happened")
 		check.True(t, explains == ofLocks, "%s names explain: %v", a.Alert, explains)
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
 		check.True(t, found && anchor == strings.ToLower(a.Alert) && slices.Contains(anchors, anchor),

@@ -54,9 +54,6 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	}
 }
 
-// helpWidth is the width of the help, as wide as the descriptions of problems need it.
-const helpWidth = 110
-
 // help prints the description of a command, then its usage.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
@@ -99,7 +96,7 @@ func printUsage(out io.Writer, cmd *cobra.Command) {
 		}
 	}
 	for _, set := range sections(cmd) {
-		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(helpWidth))
+		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(110))
 	}
 	if !cmd.HasParent() {
 		fmt.Fprintf(out, "\nExit codes:\n%s", exitCodes)
@@ -173,13 +170,6 @@ func typeName(f *pflag.Flag) string {
 		return "true or false"
 	default:
 		return "value"
-	}
-}
-
-// removeBackquotes removes the marks of the names of values, which only the help reads, from the texts of flags.
-func removeBackquotes(root *cobra.Command) {
-	for _, cmd := range append(root.Commands(), root) {
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	}
 }
 

@@ -314,7 +314,7 @@ renewals, and how long it is held. A recording shows no attempts, so the rate is
 bound. No name of a key or an owner is in the file, unless --names.`,
 		Example: `  locktop scenarios
   locktop scenarios freeze > mine.yaml
-  locktop scenarios --from /var/lib/locktop/box --at 03:00 --for 15m > night.yaml
+  locktop scenarios --from /var/lib/locktop/recording --at 03:00 --for 15m > night.yaml
   locktop scenarios --from night.lockrec --match 'job:*' > jobs.yaml`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,

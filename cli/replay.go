@@ -41,9 +41,9 @@ A time without a date is the latest such time in the recording.
 Of a damaged segment, 30 s of a file or 20 minutes of a directory, the part before the
 damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 s.`, humanize.Setting(replayFromEnd), humanize.MomentForms),
 		Example: `  locktop replay night.lockrec
-  locktop replay /var/lib/locktop/box --at 03:12
-  locktop replay /var/lib/locktop/box --at '2026-11-22 03:12:07'
-  locktop replay /var/lib/locktop/box --at -15m`,
+  locktop replay /var/lib/locktop/recording --at 03:12
+  locktop replay /var/lib/locktop/recording --at '2026-11-22 03:12:07'
+  locktop replay /var/lib/locktop/recording --at -15m`,
 		Args: func(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file or directory") },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.replay(cmd.Context(), &s, &look, args[0], at)

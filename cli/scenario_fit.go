@@ -63,9 +63,7 @@ func (p *program) fitScenario(o *fitOptions) error {
 	if err != nil {
 		return err
 	}
-	if begin.Before(first) {
-		begin = first
-	}
+	begin = keyspace.Later(begin, first)
 	c := holdCollector{fitOptions: o, begin: begin, window: last.Sub(begin), open: map[openHold]int{}, keys: map[string]int{}, owners: map[string]int{}}
 	if o.window > 0 && o.window < c.window {
 		c.window = o.window

@@ -45,15 +45,12 @@ func (p *program) watchCommand() *cobra.Command {
 		Long: `Prints every change of a lock, one event per line, until it is interrupted. If a lock
 changes several times within a few milliseconds, only the last change may be printed.
 
-Redis 6 and later notify locktop of changed keys; events are printed some
-milliseconds after the change. Without notifications, locktop reads the locks 10
-times per second and may miss a shorter hold; locktop doctor reports which of the
-two applies, and why. A scan of all keys finds the first lock under a new prefix or
-of a new shape such as RANDOM:lock. It runs about once per second, and less often
-with millions of keys. A lock that ends before that scan, or within about 0.2 s after
-it, may be missed. Later locks appear immediately. If the connection breaks, locktop
-reconnects; if the server does not answer at the end of --for, the exit code is 1. A
-warning tells if the first scan has not ended by then.
+Redis 6 and later notify locktop of changed keys within milliseconds. Without that,
+locktop reads the locks 10 times per second and may miss a shorter hold; locktop
+doctor says which applies, and why. The first lock under a new prefix or of a new
+shape such as RANDOM:lock is found by a scan of all keys, about once per second. It is
+missed if it ends before that. If the connection breaks, locktop reconnects; if the
+server does not answer at the end of --for, the exit code is 1.
 
 A lock is reported as stolen only with proof: another holder has the same deadline,
 or the library publishes its releases and has published none. With other libraries, a
@@ -384,9 +381,7 @@ func (n *multiEventSource) onLost(err error) []keyspace.Notice {
 // clock; zero if that is unknown.
 func answeredAt(snap keyspace.Snapshot) (last time.Time) {
 	for _, n := range snap.Nodes {
-		if n.AnsweredAt.After(last) {
-			last = n.AnsweredAt
-		}
+		last = keyspace.Later(last, n.AnsweredAt)
 	}
 	return last
 }

@@ -89,15 +89,8 @@ type About struct {
 
 // MatchesName reports whether a key with this name can be a lock of the format.
 func (f *Format) MatchesName(key string) bool {
-	if f.Prefixes != nil && !hasAnyPrefix(key, f.Prefixes) {
-		return false
-	}
-	return f.Match == nil || f.Match(key)
-}
-
-// hasAnyPrefix reports whether key has one of the prefixes and is longer than it.
-func hasAnyPrefix(key string, with []string) bool {
-	return slices.ContainsFunc(with, func(prefix string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) })
+	longer := func(prefix string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) }
+	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(key))
 }
 
 // DecodeLock decodes an entry whose name matches the format, and adds to the result of

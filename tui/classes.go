@@ -15,26 +15,26 @@ import (
 	"locktop/tui/widget"
 )
 
-// exact is the rung of the lanes of a load: its own clients have reported their waits.
-const exact contention.Rung = "exact"
+// exact is the source of the lanes of a load: its own clients have reported their waits.
+const exact contention.Source = "exact"
 
 // past returns the holds and the waits of a lock in a window, of which the lane knows the part
 // that is whole.
 func (n *lane) past(v timeWindow) contention.Past {
 	v.from = later(v.from, n.whole)
-	p := contention.Past{Rung: contention.Asked, Period: v.to.Sub(v.from)}
+	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
 	if p.Period <= 0 {
 		return p
 	}
 	p.Held = n.busy(v.from, v.to)
 	for _, w := range n.waitsIn(v) {
 		if !w.asked {
-			p.Rung = contention.Stored
+			p.Source = contention.Stored
 		}
 		p.Waits = append(p.Waits, contention.Wait{Waiter: w.client, From: w.from, Until: w.to, N: w.n, AtLeast: w.from.Equal(v.from) || w.to.Equal(v.to)})
 	}
 	if n.exact {
-		p.Rung = exact
+		p.Source = exact
 	}
 	if len(p.Waits) == 0 {
 		return p
@@ -84,7 +84,7 @@ func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
 }
 
 // mostBlocked returns the lock for which clients waited most in the last minute, with its
-// figures. Its rung is "" if no client waited.
+// figures. Its source is "" if no client waited.
 func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 	var most time.Duration
 	for id, n := range s.timeline.each {
@@ -277,7 +277,7 @@ func (p *locksPage) classColumns() []column {
 	waiting := func(show func(s *state, c *contention.Class) string) func(lockView, int) widget.Cell {
 		return func(v lockView, _ int) widget.Cell {
 			c := p.classOf(v.Lock)
-			if c.Rung == "" {
+			if c.Source == "" {
 				return v.dimCell(v.state.screen.glyphs.None)
 			}
 			return widget.Cell{Style: v.state.screen.theme.warn, Text: show(v.state, c)}
@@ -300,7 +300,7 @@ func (p *locksPage) classColumns() []column {
 			return fmt.Sprintf("%.0f%%", 100*c.Held)
 		}), most(func(c *contention.Class) float64 { return c.Held })},
 		{widget.Column{Title: "WAITERS", Min: 8, Priority: 4, Right: true}, "waiters", false, waiting(func(s *state, c *contention.Class) string {
-			return s.atLeast(c.Rung == contention.Asked, humanize.Count(c.MostWaiting))
+			return s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
 		}), most(func(c *contention.Class) float64 { return float64(c.MostWaiting) })},
 		{widget.Column{Title: "BLOCKED", Min: 10, Right: true}, "blocked", false, waiting(func(s *state, c *contention.Class) string {
 			return s.blockedText(c)
@@ -309,14 +309,14 @@ func (p *locksPage) classColumns() []column {
 			return s.worstHolder(c)
 		}), names(func(c *contention.Class) string { return c.Worst })},
 		{widget.Column{Title: "WAIT P50", Min: 9, Priority: 7, Right: true}, "wait p50", false, waiting(func(s *state, c *contention.Class) string {
-			return s.quantileText(c.Rung, c.P50)
+			return s.quantileText(c.Source, c.P50)
 		}), most(func(c *contention.Class) float64 { return float64(c.P50.Duration) })},
 		{widget.Column{Title: "P99", Min: 8, Priority: 5, Right: true}, "wait p99", false, waiting(func(s *state, c *contention.Class) string {
-			return s.quantileText(c.Rung, c.P99)
+			return s.quantileText(c.Source, c.P99)
 		}), most(func(c *contention.Class) float64 { return float64(c.P99.Duration) })},
-		{widget.Column{Title: "BY", Min: 6, Priority: 8}, "by", false, text(func(_ *state, c *contention.Class) string {
-			return string(c.Rung)
-		}), names(func(c *contention.Class) string { return string(c.Rung) })},
+		{widget.Column{Title: "SOURCE", Min: 6, Priority: 8}, "source", false, text(func(_ *state, c *contention.Class) string {
+			return string(c.Source)
+		}), names(func(c *contention.Class) string { return string(c.Source) })},
 	}
 }
 
@@ -330,7 +330,7 @@ func (s *state) atLeast(bound bool, text string) string {
 
 // blockedText returns the seconds of waiting per second.
 func (s *state) blockedText(c *contention.Class) string {
-	return s.atLeast(c.Rung == contention.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
+	return s.atLeast(c.Source == contention.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
 }
 
 // worstHolder names the holder that is to blame for most of the waiting, with its share.
@@ -342,7 +342,7 @@ func (s *state) worstHolder(c *contention.Class) string {
 }
 
 // quantileText returns a quantile of waits; "" if there is no distribution.
-func (s *state) quantileText(r contention.Rung, q contention.Quantile) string {
+func (s *state) quantileText(r contention.Source, q contention.Quantile) string {
 	if r == contention.Asked {
 		return ""
 	}

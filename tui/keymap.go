@@ -208,12 +208,9 @@ func (t keymap) named(text string) string {
 
 // remedy returns the remedy of a finding with the keys of the screen.
 func (t keymap) remedy(f keyspace.Finding) string {
-	return t.named(remedies.Replace(f.Remedy))
+	return t.named(strings.NewReplacer("{deadline}", "{release} and d set one, {copy} and d copy the command", "{release}", "{release} does it, {copy} copies the command",
+		"{wake}", "the page of the lock shows the command", "{limit}", "--overdue 'KEY=2h'", "{match}", "--match 'PATTERN'", "{cluster}", "--cluster").Replace(f.Remedy))
 }
-
-// remedies says how the places of a remedy are reached from the screen.
-var remedies = strings.NewReplacer("{deadline}", "{release} and d set one, {copy} and d copy the command", "{release}", "{release} does it, {copy} copies the command",
-	"{wake}", "the page of the lock shows the command", "{limit}", "--overdue 'KEY=2h'", "{match}", "--match 'PATTERN'", "{cluster}", "--cluster")
 
 var actionInText = regexp.MustCompile(`\{[a-z-]+\}`)
 

@@ -89,7 +89,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "last 60 s", origin)}
 	var sum contention.Sum
 	sum.Add(s.lastMinuteOf(p.id))
-	if c := sum.Class(0, ""); c.Rung != "" {
+	if c := sum.Class(0, ""); c.Source != "" {
 		lines = append(lines, s.items(w, "blocked", t.warn, s.blockedSentence(&c), 2)...)
 	}
 	names := min(24, max(8, w/4))
@@ -120,7 +120,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 
 // blockedSentence says how much clients waited, and whose holds are to blame.
 func (s *state) blockedSentence(c *contention.Class) string {
-	text := s.blockedText(c) + ", the clients that wait on average; at most " + s.atLeast(c.Rung == contention.Asked, humanize.Count(c.MostWaiting))
+	text := s.blockedText(c) + ", the clients that wait on average; at most " + s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
 	if c.Worst == "" {
 		return text
 	}

@@ -427,10 +427,7 @@ func (n *lane) busy(from, to time.Time) float64 {
 	end := from // end of the time counted so far
 	for i := range n.holds {
 		x := &n.holds[i]
-		a, b := x.from, x.until(to)
-		if a.Before(end) {
-			a = end
-		}
+		a, b := keyspace.Later(x.from, end), x.until(to)
 		if b.After(a) {
 			held += b.Sub(a)
 			end = b

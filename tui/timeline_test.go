@@ -81,7 +81,7 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 	got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)})
 	check.True(t, slices.Equal(got, want), "the waits are %v, want %v", got, want)
 	p := n.past(timeWindow{from: midnight, to: after(20 * time.Second)})
-	check.True(t, p.Rung == "asked" && p.PerSecond() == 0.2, "the past is %+v", p)
+	check.True(t, p.Source == "asked" && p.PerSecond() == 0.2, "the past is %+v", p)
 }
 
 // Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its lease expired.
@@ -189,7 +189,7 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		want.most, want.figures = a.mostBlocked()
 		recent := a.recent(&p.filter)
 		sumOneByOne(&want, a, recent)
-		waited += len(want.figures.Rung)
+		waited += len(want.figures.Source)
 		gone += len(recent)
 	}
 	check.True(t, waited != 0 && gone != 0, "clients waited %d times, %d locks were gone", waited, gone)

@@ -15,18 +15,18 @@ import (
 // for most of the waiting, with lines up to width cells if possible; 0 = no limit.
 func Contention(w io.Writer, r contention.Report, databases bool, n, width int) error {
 	var out strings.Builder
-	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "BY"}}
+	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "SOURCE"}}
 	for _, c := range r.Classes[:min(n, len(r.Classes))] {
 		classes = append(classes, classRow(c, databases))
 	}
 	write(&out, classes, []Column{{Least: 12}, {Spare: 4}, {}, {}, {Spare: 3}, {}, {Least: 14}, {}, {Spare: 2}, {}}, width)
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")
-		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "BY"}}
+		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "SOURCE"}}
 		for _, b := range r.Blames[:min(n, len(r.Blames))] {
 			blames = append(blames, []string{
-				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Rung) + humanize.Count(b.Clients),
-				atLeast(b.Rung) + humanize.Duration(b.Total), atLeast(b.Rung) + humanize.Duration(b.Longest), string(b.Rung),
+				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source == contention.Asked) + humanize.Count(b.Clients),
+				atLeast(b.Source == contention.Asked) + humanize.Duration(b.Total), atLeast(b.Source == contention.Asked) + humanize.Duration(b.Longest), string(b.Source),
 			})
 		}
 		write(&out, blames, []Column{{Least: 14}, {Least: 12}, {}, {}, {}, {}}, width)
@@ -56,37 +56,30 @@ func classRow(c contention.Class, databases bool) []string {
 	case c.Attempts > 0:
 		tries = humanize.Count(c.Attempts) + "/0"
 	}
-	row := []string{ShortKey(name), humanize.Count(c.Locks), percent(c.Held), "", tries, "", "", "", "", string(c.Rung)}
-	if c.Rung == "" {
+	row := []string{ShortKey(name), humanize.Count(c.Locks), percent(c.Held), "", tries, "", "", "", "", string(c.Source)}
+	if c.Source == "" {
 		return row
 	}
-	row[3] = atLeast(c.Rung) + humanize.Count(c.MostWaiting)
-	row[5] = fmt.Sprintf("%s%.2f s/s", atLeast(c.Rung), c.Blocked)
+	row[3] = atLeast(c.Source == contention.Asked) + humanize.Count(c.MostWaiting)
+	row[5] = fmt.Sprintf("%s%.2f s/s", atLeast(c.Source == contention.Asked), c.Blocked)
 	if c.Worst != "" {
 		row[6] = fmt.Sprintf("%s %s", ShortKey(c.Worst), percent(c.WorstShare))
 	}
-	if c.Rung != contention.Asked {
-		row[7], row[8] = quantile(c.P50), quantile(c.P99)
+	if c.Source != contention.Asked {
+		row[7], row[8] = atLeast(c.P50.AtLeast)+humanize.Duration(c.P50.Duration), atLeast(c.P99.AtLeast)+humanize.Duration(c.P99.Duration)
 	}
 	return row
 }
 
-// atLeast marks the figures of a rung that are lower bounds.
-func atLeast(r contention.Rung) string {
-	if r == contention.Asked {
+// atLeast marks a lower bound.
+func atLeast(bound bool) string {
+	if bound {
 		return "≥"
 	}
 	return ""
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
-
-func quantile(q contention.Quantile) string {
-	if q.AtLeast {
-		return "≥" + humanize.Duration(q.Duration)
-	}
-	return humanize.Duration(q.Duration)
-}
 
 // spanOf says for how long the figures were seen.
 func spanOf(r contention.Report) string {
@@ -187,17 +180,17 @@ func ContentionOf(r contention.Report, complete bool, n int) ContentionDocument 
 	}
 	for _, c := range classes {
 		k := ContentionClass{
-			Class: Text(c.Name), DB: c.DB, Locks: c.Locks, Held: c.Held, By: string(c.Rung), MostWaiting: c.MostWaiting, Blocked: c.Blocked,
+			Class: Text(c.Name), DB: c.DB, Locks: c.Locks, Held: c.Held, By: string(c.Source), MostWaiting: c.MostWaiting, Blocked: c.Blocked,
 			WaitedMS: c.Waited.Milliseconds(), Attempts: c.Attempts, Acquired: c.Acquired, Worst: Text(c.Worst), WorstShare: c.WorstShare,
 		}
-		if c.Rung == contention.Stored || c.Rung == contention.Seen {
+		if c.Source == contention.Stored || c.Source == contention.Seen {
 			k.P50, k.P99 = &WaitQuantile{c.P50.Milliseconds(), c.P50.AtLeast}, &WaitQuantile{c.P99.Milliseconds(), c.P99.AtLeast}
 		}
 		d.Classes = append(d.Classes, k)
 	}
 	for _, b := range blames {
 		j := ContentionBlame{
-			Holder: Text(b.Holder), Key: Text(b.Lock.Key), KeyB64: Base64(b.Lock.Key), Node: b.Lock.Node, DB: b.Lock.DB, By: string(b.Rung),
+			Holder: Text(b.Holder), Key: Text(b.Lock.Key), KeyB64: Base64(b.Lock.Key), Node: b.Lock.Node, DB: b.Lock.DB, By: string(b.Source),
 			Clients: b.Clients, TotalMS: b.Total.Milliseconds(), LongestMS: b.Longest.Milliseconds(), Waiters: []WaiterTime{},
 		}
 		for _, w := range r.Waits {

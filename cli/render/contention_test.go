@@ -18,14 +18,14 @@ func someContention() contention.Report {
 	return contention.Report{
 		Watched: contention.Span{From: at, Until: at.Add(21 * time.Second)}, Monitored: contention.Span{From: at.Add(time.Second), Until: at.Add(3 * time.Second)},
 		Classes: []contention.Class{
-			{Name: "order:*", Locks: 2, Held: 0.67, Rung: contention.Seen, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10, Worst: "worker-8", WorstShare: 0.17,
+			{Name: "order:*", Locks: 2, Held: 0.67, Source: contention.Seen, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10, Worst: "worker-8", WorstShare: 0.17,
 				P50: contention.Quantile{Duration: 153 * time.Millisecond}, P99: contention.Quantile{Duration: 711 * time.Millisecond, AtLeast: true}},
-			{Name: "job;*", Locks: 1, Held: 1, Rung: contention.Asked, MostWaiting: 1, Blocked: 0.5, Waited: 10 * time.Second, Attempts: 9, Worst: "cron", WorstShare: 1},
+			{Name: "job;*", Locks: 1, Held: 1, Source: contention.Asked, MostWaiting: 1, Blocked: 0.5, Waited: 10 * time.Second, Attempts: 9, Worst: "cron", WorstShare: 1},
 			{Name: "idle:*", Locks: 3},
 		},
 		Blames: []contention.Blame{
-			{Lock: seen, Holder: "worker-8", Rung: contention.Seen, Clients: 2, Total: 10 * time.Second, Longest: 700 * time.Millisecond},
-			{Lock: asked, Holder: "cron", Rung: contention.Asked, Clients: 1, Total: 10 * time.Second, Longest: 10 * time.Second},
+			{Lock: seen, Holder: "worker-8", Source: contention.Seen, Clients: 2, Total: 10 * time.Second, Longest: 700 * time.Millisecond},
+			{Lock: asked, Holder: "cron", Source: contention.Asked, Clients: 1, Total: 10 * time.Second, Longest: 10 * time.Second},
 		},
 		Waits: []contention.Blocked{
 			{Lock: asked, Holder: "cron", Waited: 10 * time.Second},
@@ -38,13 +38,13 @@ func someContention() contention.Report {
 func TestTheTableOfContention(t *testing.T) {
 	var out strings.Builder
 	check.NoError(t, Contention(&out, someContention(), false, 10, 0))
-	want := `CLASS    LOCKS  HELD  WAITERS  TRIES/ACQ  BLOCKED    WORST HOLDER  WAIT P50  P99      BY
+	want := `CLASS    LOCKS  HELD  WAITERS  TRIES/ACQ  BLOCKED    WORST HOLDER  WAIT P50  P99      SOURCE
 order:*  2      67%   7        4.0        4.98 s/s   worker-8 17%  153 ms    ≥711 ms  seen
 job;*    1      100%  ≥1       9/0        ≥0.50 s/s  cron 100%                        asked
 idle:*   3      0%
 
 Blocked by
-HOLDER    LOCK     CLIENTS  TOTAL   LONGEST  BY
+HOLDER    LOCK     CLIENTS  TOTAL   LONGEST  SOURCE
 worker-8  order:1  2        10 s  700 ms   seen
 cron      job;1    ≥1       ≥10 s  ≥10 s  asked
 watched for 21 s, MONITOR ran for 2.0 s of it

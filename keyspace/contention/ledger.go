@@ -11,15 +11,15 @@ import (
 	"locktop/keyspace"
 )
 
-// Rung says how a figure is known. Each rung sees no more waiters than there are, so of several
+// Source says how the waiting for a lock is known. Each source is a lower bound, so of several
 // figures the largest is the best.
-type Rung string
+type Source string
 
-// Rungs.
+// The sources.
 const (
-	Stored Rung = "stored" // the library stores its waiters, or the server lists them
-	Asked  Rung = "asked"  // another client has asked for the held lock: at least one waits
-	Seen   Rung = "seen"   // MONITOR has shown the attempts of the waiters
+	Stored Source = "stored" // the library stores its waiters, or the server lists them
+	Asked  Source = "asked"  // another client has asked for the held lock: at least one waits
+	Seen   Source = "seen"   // MONITOR has shown the attempts of the waiters
 )
 
 // Ledger collects what is seen of locks. Times are on the clock of the lock's server. It is not

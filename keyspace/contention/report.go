@@ -31,7 +31,7 @@ type Class struct {
 	Name        string
 	Locks       int           // that were seen
 	Held        float64       // share of the time during which a lock of the class is held, on average
-	Rung        Rung          // how the waiting is known; "" = none was seen
+	Source      Source        // how the waiting is known; "" = none was seen
 	MostWaiting int           // the most clients that waited at the same time
 	Blocked     float64       // seconds of waiting per second: clients that wait, on average
 	Waited      time.Duration // sum of all waits
@@ -53,7 +53,7 @@ type Quantile struct {
 type Blame struct {
 	Lock    keyspace.ID
 	Holder  string
-	Rung    Rung
+	Source  Source
 	Clients int // that were blocked; those without a name count as they waited at the same time
 	Total   time.Duration
 	Longest time.Duration // of one wait, the part that this holder has caused
@@ -66,9 +66,9 @@ type Blocked struct {
 	Waited         time.Duration
 }
 
-// Past is the contention for one lock during a time, as one rung shows it.
+// Past is the contention for one lock during a time, as one source shows it.
 type Past struct {
-	Rung     Rung
+	Source   Source
 	Period   time.Duration
 	Held     float64 // share of the time
 	Waits    []Wait
@@ -92,8 +92,8 @@ func (f Past) waited() (sum time.Duration) {
 	return sum
 }
 
-// Report returns what was seen so far. Of the waiting that several rungs show, the largest
-// counts: no rung shows more than there is.
+// Report returns what was seen so far. Of the waiting that several sources show, the largest
+// counts: no source shows more than there is.
 func (g *Ledger) Report() Report {
 	r := Report{Watched: g.watched, Monitored: g.monitored}
 	sums := make(map[classID]*Sum)
@@ -119,21 +119,21 @@ func (g *Ledger) Report() Report {
 	return r
 }
 
-// judge returns the rung that shows the most waiting for a lock, and the names of the clients.
+// judge returns the source that shows the most waiting for a lock, and the names of the clients.
 func (g *Ledger) judge(a *account) (Past, names) {
 	n := a.names(g.formats[a.last.Format])
 	var read []Hold
 	for _, s := range a.states {
 		read = append(read, s.hold())
 	}
-	best := Past{Rung: Stored, Period: g.watched.Duration(), Holds: read, Waits: a.stored(g.watched)}
-	asked := Past{Rung: Asked, Period: best.Period, Holds: read, Waits: a.asked}
+	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: read, Waits: a.stored(g.watched)}
+	asked := Past{Source: Asked, Period: best.Period, Holds: read, Waits: a.asked}
 	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
 		w := a.seen(g.monitored)
-		seen := Past{Rung: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
+		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
 		if seen.PerSecond() >= best.PerSecond() {
 			best = seen
 		}
@@ -266,7 +266,7 @@ func summarize(id keyspace.ID, f Past, all []blamed) (blames []Blame, waits []Bl
 		w := f.Waits[b.wait]
 		sum := byHolder[b.holder]
 		if sum == nil {
-			sum = &Blame{Lock: id, Holder: b.holder, Rung: f.Rung}
+			sum = &Blame{Lock: id, Holder: b.holder, Source: f.Source}
 			byHolder[b.holder] = sum
 		}
 		sum.Total += b.waited
@@ -306,7 +306,7 @@ type Sum struct {
 	held     float64 // sum of the shares of their time
 	blocked  float64
 	best     float64 // of one lock
-	rung     Rung    // of the lock with the most waiting
+	source   Source  // of the lock with the most waiting
 	waits    []Wait
 	blamed   map[string]time.Duration
 	attempts int
@@ -322,7 +322,7 @@ func (c *Sum) add(f Past, all []blamed) {
 	c.attempts, c.acquired = c.attempts+f.attempts, c.acquired+f.acquired
 	rate := f.PerSecond()
 	if rate > c.best {
-		c.best, c.rung = rate, f.Rung
+		c.best, c.source = rate, f.Source
 	}
 	c.blocked += rate
 	c.waits = append(c.waits, f.Waits...)
@@ -338,7 +338,7 @@ func (c *Sum) add(f Past, all []blamed) {
 func (c *Sum) Class(db int, name string) Class {
 	all := Past{Waits: c.waits}
 	k := Class{
-		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Rung: c.rung, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
+		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Source: c.source, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
 		Attempts: c.attempts, Acquired: c.acquired,
 	}
 	var worst time.Duration

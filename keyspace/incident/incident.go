@@ -1,4 +1,4 @@
-// Package incident tells what happened to a lock: which client held it, how the hold ended,
+// Package incident explains what happened to a lock: which client held it, how the hold ended,
 // what that cost the clients that waited, and what is not known.
 //
 // The package is pure: its input are the frames of a recording or of a live watch. It names

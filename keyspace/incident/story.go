@@ -38,7 +38,7 @@ func (b *Builder) stories(t *track) []Story {
 	return all
 }
 
-// story tells one incident.
+// story explains one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
 	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.from, To: g.to, Usual: t.usual(), cycle: main.cycle}
@@ -55,7 +55,7 @@ func (b *Builder) story(t *track, g *group) Story {
 	return s
 }
 
-// contention tells that a lock has no fault, but is always waited for.
+// contention says that a lock has no fault, but is always waited for.
 func (b *Builder) contention(t *track) (Story, bool) {
 	seen := t.seen.to.Sub(t.seen.from)
 	usual := t.usual()
@@ -218,7 +218,7 @@ func (w *writer) price() string {
 	return fmt.Sprintf(" %s lost %s%s%s by waiting.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked), all)
 }
 
-// shown is the number of faults that a story tells one by one.
+// shown is the number of faults that a story lists one by one.
 const shown = 4
 
 // lines returns the moments of the incident.

@@ -109,7 +109,7 @@ func lockFamilies() []family {
 			p.distribution(&g.holds, id)
 		}), true},
 		{"locktop_redlock_copies", gauge, "What the servers have of Redlocks: held, the token that most servers have; other, another token; missing, none; unreachable.", func(p *page, t *target) {
-			for _, s := range copyStates() {
+			for _, s := range []copyState{copyHeld, copyOther, copyMissing, copyUnreachable} {
 				if t.redlock {
 					p.number(float64(t.view.copies[s]), "state", string(s))
 				}

@@ -36,11 +36,6 @@ const (
 	copyUnreachable copyState = "unreachable" // the server did not answer
 )
 
-// copyStates lists all states of copies.
-func copyStates() []copyState {
-	return []copyState{copyHeld, copyOther, copyMissing, copyUnreachable}
-}
-
 // newView counts what r shows.
 func newView(r Reading, o Options) view {
 	v := view{

@@ -162,14 +162,14 @@ func TestSchemaOfContention(t *testing.T) {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	span, wait := contention.Span{From: at, Until: at.Add(21 * time.Second)}, contention.Quantile{Duration: time.Second, AtLeast: true}
 	all := contention.Report{Watched: span, Monitored: span, Classes: []contention.Class{{Name: "idle:*", Locks: 3}}}
-	for _, by := range []contention.Rung{contention.Stored, contention.Asked, contention.Seen} {
+	for _, by := range []contention.Source{contention.Stored, contention.Asked, contention.Seen} {
 		lock := keyspace.ID{Node: "a:1", Key: "order:" + string(by)}
 		all.Classes = append(all.Classes, contention.Class{
-			Name: lock.Key, Locks: 2, Held: 0.67, Rung: by, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10,
+			Name: lock.Key, Locks: 2, Held: 0.67, Source: by, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10,
 			Worst: "worker-8", WorstShare: 0.17, P50: wait, P99: wait,
 		})
 		all.Blames = append(all.Blames, contention.Blame{
-			Lock: lock, Holder: "worker-8", Rung: by, Clients: 2, Total: 10 * time.Second, Longest: time.Second,
+			Lock: lock, Holder: "worker-8", Source: by, Clients: 2, Total: 10 * time.Second, Longest: time.Second,
 		})
 		for _, waiter := range []string{"", "worker-1"} {
 			all.Waits = append(all.Waits, contention.Blocked{Lock: lock, Holder: "worker-8", Waiter: waiter, Waited: 4 * time.Second})
