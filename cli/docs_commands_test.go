@@ -16,6 +16,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/shell"
+	"locktop/tui/widget"
 )
 
 // docBlock is the commands of one fenced block of a page, or one command of another file.
@@ -240,22 +241,16 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 	check.True(t, count != 0, "there is none")
 }
 
-func TestTheLinesOfTheHelpAreShort(t *testing.T) {
+func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {
+	t.Parallel()
 	root := Documentation()
 	for _, cmd := range append(root.Commands(), root) {
 		var out strings.Builder
 		cmd.SetOut(&out)
 		check.NoError(t, cmd.Help())
 		for line := range strings.Lines(out.String()) {
-			check.True(t, len([]rune(line)) <= 120, "%s has a line of %d columns: %s", cmd.Name(), len([]rune(line)), line)
+			check.True(t, widget.Width(line) <= 120, "%s has a line that is too long: %s", cmd.Name(), line)
 		}
-	}
-}
-
-func TestTheExamplesOfTheHelpExist(t *testing.T) {
-	t.Parallel()
-	root := Documentation()
-	for _, cmd := range append(root.Commands(), root) {
 		for _, example := range strings.Split(cmd.Example, "\n") {
 			example = compiled(`(\S)   *.*`).ReplaceAllString(strings.TrimSpace(example), "$1")
 			for part := range strings.SplitSeq(example, ";") {

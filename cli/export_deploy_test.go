@@ -280,19 +280,9 @@ func readText(t *testing.T, name string) string {
 	return string(text)
 }
 
-// Each alert about a finding has the name of its ID.
-func TestAnAlertHasTheNameOfItsFinding(t *testing.T) {
-	for _, a := range alerts(t) {
-		if id, one := strings.CutPrefix(a.Expr, `locktop_findings{finding="`); one {
-			id, _, _ = strings.Cut(id, `"`)
-			check.Equal(t, strings.ToLower(a.Alert), "locktop"+strings.ReplaceAll(id, "-", ""), "the name")
-			check.True(t, slices.ContainsFunc(keyspace.FindingProblems(), func(p keyspace.Problem) bool { return p.ID == id }), "there is no finding %s", id)
-		}
-	}
-}
-
 // Each alert has a severity, a sentence that ends with the first command to run, a
-// section of the runbook, a row on the page of the exporter, and a test.
+// section of the runbook, a row on the page of the exporter, and a test. The alert of a
+// finding has the name of its ID.
 func TestEachAlertSaysWhatToDo(t *testing.T) {
 	page, tests, anchors := readText(t, exportPage), readText(t, ruleTests), anchorsOf(t, runbook)
 	var sections []string
@@ -309,6 +299,12 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		check.True(t, found && anchor == strings.ToLower(a.Alert) && slices.Contains(anchors, anchor),
 			"%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)
 		sections = append(sections, anchor)
+		if id, one := strings.CutPrefix(a.Expr, `locktop_findings{finding="`); one {
+			named := func(p keyspace.Problem) bool {
+				return strings.HasPrefix(id, p.ID+`"`) && anchor == "locktop"+strings.ReplaceAll(p.ID, "-", "")
+			}
+			check.True(t, slices.ContainsFunc(keyspace.FindingProblems(), named), "%s has not the name of a finding: %s", a.Alert, a.Expr)
+		}
 		check.True(t, strings.Contains(page, "[`"+a.Alert+"`](stuck-lock.md#"+anchor+")"), "%s does not list %s", exportPage, a.Alert)
 		if !strings.Contains(tests, `alertname="`+a.Alert+`",alertstate="firing"`) && !strings.Contains(tests, "alertname: "+a.Alert+"\n") {
 			t.Errorf("%s does not raise %s", ruleTests, a.Alert)

@@ -75,11 +75,11 @@ func TestTheConsequenceSaysHowTheLockEnds(t *testing.T) {
 	check.Equal(t, l.Consequence(keyspace.Extend, 0, "h", at(0), at(0)), "", "an extension of a lock that nobody renews")
 }
 
-// Between two looks time passes without news: that no renewal was seen in it proves nothing.
-func TestRenewalsHaveStoppedOnlyIfALookShowsIt(t *testing.T) {
+// Between two reads time passes without news: that no renewal was seen in it proves nothing.
+func TestRenewalsHaveStoppedOnlyIfAReadShowsIt(t *testing.T) {
 	l := with(mutex(holder("a", 40_000)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.RenewedEvery = 9, at(10_000), 250*time.Millisecond })
-	check.True(t, strings.Contains(l.Consequence(keyspace.ForceRelease, 0, "h", at(10_100), at(12_000)), "the last time 2.0 s ago, so a client that renews it is alive"), "no look since")
-	check.True(t, strings.Contains(l.Consequence(keyspace.ForceRelease, 0, "h", at(11_000), at(12_000)), "Its renewals stopped 2.0 s ago"), "a look since")
+	check.True(t, strings.Contains(l.Consequence(keyspace.ForceRelease, 0, "h", at(10_100), at(12_000)), "the last time 2.0 s ago, so a client that renews it is alive"), "no read since")
+	check.True(t, strings.Contains(l.Consequence(keyspace.ForceRelease, 0, "h", at(11_000), at(12_000)), "Its renewals stopped 2.0 s ago"), "a read since")
 }
 
 func TestStillIsTheLockWithTheHoldsThatGoOn(t *testing.T) {

@@ -89,7 +89,7 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 		{"a reader prolonged the lock of all", []keyspace.Lock{mutex(r1, r2)},
 			[]keyspace.Lock{mutex(mode(holder("r1", 12_000), keyspace.Read), mode(holder("r2", 12_000), keyspace.Read))}, []string{"renewed "}},
 		{"a reader prolonged its own hold", []keyspace.Lock{mutex(r1, r2)},
-			[]keyspace.Lock{withExpiry(mutex(mode(holder("r1", 12_000), keyspace.Read), r2), 13_000)}, []string{"renewed r1"}},
+			[]keyspace.Lock{with(mutex(mode(holder("r1", 12_000), keyspace.Read), r2), func(l *keyspace.Lock) { l.Expires = at(13_000) })}, []string{"renewed r1"}},
 		{"a waiter joined", []keyspace.Lock{mutex(a)}, []keyspace.Lock{waitedFor(mutex(a), "w")}, []string{"waiter-joined w"}},
 		{"a waiter left", []keyspace.Lock{waitedFor(mutex(a), "v", "w")}, []keyspace.Lock{waitedFor(mutex(a), "w")}, []string{"waiter-left v"}},
 		{"the waiter got it", []keyspace.Lock{waitedFor(mutex(a), "b")}, []keyspace.Lock{mutex(b)}, []string{"handed-over a 2s", "acquired b"}},
@@ -102,11 +102,6 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 			check.DeepEqual(t, words(keyspace.Diff(old, now)), c.want)
 		})
 	}
-}
-
-func withExpiry(l keyspace.Lock, ms int) keyspace.Lock {
-	l.Expires = at(ms)
-	return l
 }
 
 // words describes events in short form.

@@ -106,7 +106,6 @@ func TestFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.Findings(s) {
 				ids = append(ids, f.ID)
-				check.True(t, slices.Contains(keyspace.FindingProblems(), f.Problem), "%s, %s is not one of the problems", f.ID, f.Severity)
 				check.True(t, f.Lock == c.lock.ID() && f.Remedy != "" && f.Severity != keyspace.Info, "got %+v", f)
 				check.True(t, strings.Contains(f.Text, c.says), "it says %q, not %q", f.Text, c.says)
 			}
@@ -193,7 +192,6 @@ func TestServerFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.ServerFindings(c.snap) {
 				ids = append(ids, f.ID)
-				check.True(t, slices.Contains(keyspace.FindingProblems(), f.Problem), "%v is not one of the problems", f.Problem)
 				missing = slices.DeleteFunc(missing, func(p keyspace.Problem) bool { return p == f.Problem })
 				check.True(t, f.Lock == (keyspace.ID{}) && f.Remedy != "" && strings.Contains(f.Text, c.says), "got %+v", f)
 			}
@@ -203,27 +201,27 @@ func TestServerFindings(t *testing.T) {
 	check.True(t, len(missing) != 0 && missing[len(missing)-1].ID == "possible-deadlock", "no server has one of %v", missing)
 }
 
-func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
+func TestDamageOrdersBySeverityThenByWhatWaitingCostsThenByName(t *testing.T) {
 	const hour = 3_600_000
 	named := func(key string, l keyspace.Lock) *keyspace.Lock {
 		l.Key = key
 		return &l
 	}
 	s := keyspace.Snapshot{At: at(700_000), Locks: []*keyspace.Lock{
-		named("a quiet", mutex(keyspace.Holder{ID: "x", Since: at(699_000), Expires: at(hour)})),
+		named("quiet 2", mutex(keyspace.Holder{ID: "x", Since: at(699_000), Expires: at(hour)})),
 		named("b one waits", waitedFor(mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)}), "w")),
 		named("c two wait", waitedFor(mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)}), "v", "w")),
 		named("d overdue", mutex(holder("x", hour))),
 		named("e stuck", mutex(keyspace.Holder{ID: "x"})),
 		named("g asked for", with(mutex(keyspace.Holder{ID: "x", Since: at(610_000), Expires: at(hour)}), func(l *keyspace.Lock) { l.AskedAt = at(699_000) })),
-		named("f quiet, too", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
+		named("quiet 10", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
 	}}
 	var got []string
 	for _, l := range keyspace.NewReview(s).Order(keyspace.Findings(s)) {
 		got = append(got, l.Key)
 	}
-	check.DeepEqual(t, got, []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"})
-	check.True(t, s.Locks[0].Key == "a quiet", "the snapshot was changed")
+	check.DeepEqual(t, got, []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "quiet 2", "quiet 10"})
+	check.True(t, s.Locks[0].Key == "quiet 2", "the snapshot was changed")
 }
 
 func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
@@ -262,19 +260,6 @@ func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
 	slices.Sort(names)
 	slices.SortFunc(names, keyspace.CompareNames)
 	check.True(t, slices.Equal(names, want), "got %q", names)
-}
-
-// Locks without findings and waiters are in the order of their names.
-func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
-	var snap keyspace.Snapshot
-	for _, key := range []string{"lock:1", "lock:10", "lock:2"} { // in the order of a snapshot
-		snap.Locks = append(snap.Locks, &keyspace.Lock{Key: key})
-	}
-	var got []string
-	for _, l := range keyspace.NewReview(snap).Order(nil) {
-		got = append(got, l.Key)
-	}
-	check.True(t, slices.Equal(got, []string{"lock:1", "lock:2", "lock:10"}), "got %q", got)
 }
 
 func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {

@@ -533,7 +533,6 @@ func TestAChangedKeyIsNamedAndWorksEverywhere(t *testing.T) {
 		d.press("?").want("? does nothing").press("f2").want("^X", "alt+l").press("esc")
 		d.press("y").want("does nothing").press("c").want("copy from job:nightly").press("esc")
 		d.press("P").want("PAUSED").press("alt+l").wantNot("PAUSED")
-		d.press("5").want("^X and d set one", "c and d copy").wantNot(" x and d")
 		d.press("1", "enter").want("enter does nothing").press("O").want("newest first", "c to copy")
 	})
 }
@@ -541,9 +540,8 @@ func TestAChangedKeyIsNamedAndWorksEverywhere(t *testing.T) {
 func TestRemediesNameKeysOfTheScreen(t *testing.T) {
 	keys := newKeymap(map[string]string{"release": "f9", "copy": "f8"}, nil)
 	for _, p := range keyspace.FindingProblems() {
-		got := keys.remedy(keyspace.Finding{Problem: p})
-		check.False(t, strings.ContainsAny(got, "{}") || strings.Contains(got, "locktop "), "%s", got)
-		check.Equal(t, strings.Contains(got, "F9"), strings.Contains(p.Remedy, "{deadline}") || strings.Contains(p.Remedy, "{release}"), "%s", got)
+		got, acts := keys.remedy(keyspace.Finding{Problem: p}), strings.Contains(p.Remedy, "{deadline}") || strings.Contains(p.Remedy, "{release}")
+		check.True(t, !strings.Contains(got, "{") && !strings.Contains(got, "locktop ") && strings.Contains(got, "F9") == acts, "%s", got)
 	}
 }
 

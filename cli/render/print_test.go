@@ -49,9 +49,8 @@ func threeLocks() View {
 
 func TestRemediesNameCommands(t *testing.T) {
 	for _, p := range keyspace.FindingProblems() {
-		got := Remedy(keyspace.Finding{Problem: p})
-		check.False(t, strings.ContainsAny(got, "{}"), "%s", got)
-		check.Equal(t, strings.Contains(got, "locktop release KEY --write"), strings.Contains(p.Remedy, "{deadline}") || strings.Contains(p.Remedy, "{release}"), "%s", got)
+		got, acts := Remedy(keyspace.Finding{Problem: p}), strings.Contains(p.Remedy, "{deadline}") || strings.Contains(p.Remedy, "{release}")
+		check.True(t, !strings.Contains(got, "{") && strings.Contains(got, "locktop release KEY --write") == acts, "%s", got)
 	}
 }
 
