@@ -27,7 +27,7 @@ directories, and the first line of the example names the path.
 
 With --check, it reads this file, or FILE, or - for stdin, and prints the first error with its
 line number. It connects to no server and runs no password command.`,
-		Example: `  locktop config > ~/.config/locktop/config.yaml
+		Example: `  mkdir -p ~/.config/locktop; locktop config > ~/.config/locktop/config.yaml
   locktop config --check
   locktop config --check new.yaml`,
 		Args: cobra.MaximumNArgs(1),

@@ -343,7 +343,7 @@ func variants() []staged {
 			_ = errors.Join(holder.Close(), there.Close())
 			return s
 		}, func(*scene) {}},
-		{incident.Contended, "by clients of package lock", "has no fault: it is contended", nil, func(s *scene) { s.busy(4) }},
+		{incident.Contended, "by clients of package lock", "is only contended: nothing failed", nil, func(s *scene) { s.busy(4) }},
 	}
 }
 

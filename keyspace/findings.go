@@ -63,7 +63,7 @@ func Causes() []Problem {
 		{"flushed", Info, cause, "the database was emptied", ""},
 		{"deleted", Info, cause, "a client deleted the lock of another one", ""},
 		{"stolen", Info, cause, "a client replaced the holder without a release", ""},
-		{"contended", Info, cause, "no fault: the lock is held most of the time, and clients always wait", ""},
+		{"contended", Info, cause, "the lock is held most of the time, and clients always wait; nothing failed", ""},
 	}...)
 	return slices.DeleteFunc(causes, func(p Problem) bool { return !p.Cause })
 }

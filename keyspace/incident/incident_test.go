@@ -209,7 +209,7 @@ func incidents() []staged {
 		}, incident.Overdue, []string{"worker-7 held job:nightly for 2 m 00"}, nil},
 		{"a hot lock", func(f *film) {
 			f.wait(key, 3).healthy(key, 60, time.Second)
-		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
+		}, incident.Contended, []string{"is only contended: nothing failed", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
 		{"a hot lock with some long holds", func(f *film) {
 			f.wait(key, 3)
 			for range 8 {

@@ -55,7 +55,7 @@ func (b *Builder) story(t *track, g *group) Story {
 	return s
 }
 
-// contention says that a lock has no fault, but is always waited for.
+// contention says that clients always wait for a lock, although nothing failed.
 func (b *Builder) contention(t *track) (Story, bool) {
 	seen := t.seen.to.Sub(t.seen.from)
 	usual := t.usual()
@@ -64,7 +64,7 @@ func (b *Builder) contention(t *track) (Story, bool) {
 	}
 	s := Story{Lock: t.id, Format: t.format, Cause: Contended, From: t.seen.from, To: t.seen.to, Usual: usual, Blocked: t.waits.total, Clients: t.waits.most}
 	mean := float64(t.waits.total) / float64(seen)
-	s.Headline = fmt.Sprintf("%s has no fault: it is contended. It was held for %d %% of %s, and %.1f clients waited on average.",
+	s.Headline = fmt.Sprintf("%s is only contended: nothing failed. It was held for %d %% of %s, and %.1f clients waited on average.",
 		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
 	text := fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))
 	if n := len(t.sorted) - usual.Holds; n > 0 {
@@ -237,7 +237,7 @@ func (w *writer) lines() []Line {
 	}
 	if n := len(w.g.faults) - len(told); n > 0 {
 		f := w.g.faults[shown-1]
-		all = append(all, Line{At: f.from, Text: fmt.Sprintf("and %s like these until %s", humanize.Plural(n, "more fault"), clock(w.g.to))})
+		all = append(all, Line{At: f.from, Text: fmt.Sprintf("and %s more like these until %s", humanize.Count(n), clock(w.g.to))})
 	}
 	for _, n := range w.b.notices {
 		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) {
