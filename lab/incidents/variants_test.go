@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package incidents
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
+	"locktop/lab/internal/labtest"
 	"locktop/lock"
 )
 
@@ -41,7 +42,7 @@ var unlock = redis.NewScript(`redis.call('DEL', KEYS[1]) return redis.call('PUBL
 func (s *scene) unlocked() {
 	s.Helper()
 	check.NoError(s.T, unlock.Run(s.Context(), s.rdb, []string{sceneKey}).Err())
-	recordedUntil(s.T, s.file, "no holder", func(snap keyspace.Snapshot) bool { return !hasLock(snap, hasHolder) })
+	labtest.RecordedUntil(s.T, s.file, "no holder", func(snap keyspace.Snapshot) bool { return !hasLock(snap, hasHolder) })
 }
 
 // subscribed lets a client of Redisson wait for the lock.
@@ -56,8 +57,8 @@ func (s *scene) subscribed() {
 func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	s.Helper()
 	network := netfault.New(new(net.Dialer).DialContext)
-	rdb := clientWith(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: name, Dial: network.Dial, PoolSize: 1})
-	client := newLockClient(s.T, rdb, name)
+	rdb := labtest.Client(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: name, Dial: network.Dial, PoolSize: 1})
+	client := labtest.LockClient(s.T, rdb, name)
 	s.Cleanup(network.Heal)
 	return client, network
 }
@@ -82,11 +83,11 @@ func (s *scene) usually(n int, hold time.Duration) {
 func behind(t *testing.T, master *server.Child, replicas ...*server.Child) {
 	t.Helper()
 	for _, r := range replicas {
-		send(t, r.Addr(), "CONFIG", "SET", "masterauth", "wrong")
+		check.NoError(t, labtest.Client(t, r.Addr(), server.ClientOptions{}).ConfigSet(t.Context(), "masterauth", "wrong").Err())
 	}
-	send(t, master.Addr(), "CLIENT", "KILL", "TYPE", "replica")
-	rdb := clientTo(t, master.Addr())
-	within(t, longestWait, func() bool {
+	rdb := labtest.Client(t, master.Addr(), server.ClientOptions{})
+	check.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
+	labtest.Within(t, labtest.LongestWait, func() bool {
 		return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "connected_slaves:0\r\n")
 	})
 }
@@ -116,7 +117,7 @@ func (s *scene) holdRecorded() {
 
 func underSentinels(t *testing.T) *scene {
 	g := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
-	s := record(t, g.Master().Addr(), sentinelFlags(g)...)
+	s := record(t, g.Master().Addr(), "--master", server.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ","))
 	s.server = g.Master()
 	behind(t, g.Master(), g.Replicas()...)
 	return s
@@ -125,7 +126,7 @@ func underSentinels(t *testing.T) *scene {
 // inCluster returns a scene whose server is the master of the lock.
 func inCluster(t *testing.T, o server.ClusterOptions) *scene {
 	c := server.ClusterForTest(t, o)
-	rdb := clientTo(t, c.Addrs()[0])
+	rdb := labtest.Client(t, c.Addrs()[0], server.ClientOptions{})
 	owner := check.Must(c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val())))(t)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
 	s.server, s.cluster = owner, c
@@ -218,7 +219,7 @@ func variants() []staged {
 			client, network := s.own("worker-7")
 			s.acquired(client.Fair(sceneKey, lock.Options{TTL: 10 * time.Second}))
 			for range 2 {
-				s.waitFor(newLockClient(s.T, s.rdb, "worker-2").Fair(sceneKey, lock.Options{}), 0)
+				s.waitFor(labtest.LockClient(s.T, s.rdb, "worker-2").Fair(sceneKey, lock.Options{}), 0)
 			}
 			s.recorded("two waiters", func(l *keyspace.Lock) bool { return l.WaiterCount() == 2 })
 			network.Partition()
@@ -252,7 +253,7 @@ func variants() []staged {
 		}},
 		{incident.TTLTooShort, "four in a row, without names", "is too short", nil, func(s *scene) {
 			for range 4 {
-				within(s.T, longestWait, func() bool {
+				labtest.Within(s.T, labtest.LongestWait, func() bool {
 					return s.rdb.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), 1500*time.Millisecond).Val()
 				})
 				s.recorded("the lock", hasHolder)
@@ -336,7 +337,7 @@ func variants() []staged {
 			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
 			to := another(s.cluster, slot)
 			check.NoError(t, moveSlot(t.Context(), s.cluster, slot, to))
-			there := namedClient(t, to.Addr(), "worker-7")
+			there := labtest.Client(t, to.Addr(), server.ClientOptions{Name: "worker-7"})
 			check.NoError(t, there.PExpire(t.Context(), sceneKey, 15*time.Second).Err())
 			s.recorded("its new node", func(l *keyspace.Lock) bool { return l.Node == to.Addr() && isConnected(l) })
 			s.recordedUntil(3*time.Second, isConnected)
@@ -362,15 +363,15 @@ func (s *scene) kill(name string) {
 func (s *scene) process(signal syscall.Signal) {
 	s.Helper()
 	args := []string{"load", "-u", "redis://" + server.AddrOf(s.rdb), "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
-	load := spawn(s.T, append(args, "--clients", "1", "--keys", "1")...)
-	recordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
+	load := labtest.Start(s.T, append(args, "--clients", "1", "--keys", "1")...)
+	labtest.RecordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
 		for _, l := range snap.Locks {
 			s.key = l.Key
 			return l.Renewals > 2
 		}
 		return false
 	})
-	load.signal(signal)
+	load.Signal(signal)
 }
 
 // A queue of a fair lock as Redisson stores it, without dead waiters.
@@ -402,7 +403,7 @@ func (s *scene) pollers(every time.Duration, n int) {
 	s.Helper()
 	for range n {
 		o := fairOwner{s.rdb, thread(1)}
-		within(s.T, longestWait, func() bool { return o.try(s.Context(), sceneKey) })
+		labtest.Within(s.T, labtest.LongestWait, func() bool { return o.try(s.Context(), sceneKey) })
 		polls := make(chan struct{})
 		go func() {
 			defer close(polls)
@@ -423,7 +424,7 @@ func (s *scene) busy(n int) {
 	ctx, cancel := context.WithTimeout(s.Context(), 45*time.Second)
 	s.Cleanup(cancel)
 	for i := range n {
-		client := newLockClient(s.T, s.rdb, fmt.Sprint("worker-", i))
+		client := labtest.LockClient(s.T, s.rdb, fmt.Sprint("worker-", i))
 		go func() {
 			for ctx.Err() == nil {
 				if lease, err := client.Mutex(sceneKey, lock.Options{}).Lock(ctx); err == nil {
