@@ -20,6 +20,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/lock"
 )
 
 // long puts a test into the long tier, and runs it beside others.
@@ -128,6 +129,14 @@ func clusterClient(t *testing.T, c *server.Cluster) server.Client {
 	rdb := server.NewClusterClient(c.Addrs())
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// newLockClient returns a client of package lock until the end of the test.
+func newLockClient(t *testing.T, rdb server.Client, owner string) *lock.Client {
+	t.Helper()
+	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // send sends one command as the default user.

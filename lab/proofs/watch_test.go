@@ -1,4 +1,4 @@
-package cli
+package proofs
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/lock"
+	"locktop/lab/internal/labtest"
 )
 
 // change is one change of a lock, made or reported.
@@ -47,7 +46,7 @@ type witnessed struct {
 // the server reports changes to it. It must print nothing on stderr.
 func watchAsAProgram(t *testing.T, rdb server.Client, flags ...string) *witnessed {
 	t.Helper()
-	cmd := exec.Command("locktop", append([]string{"watch", "--json", "-u", "redis://" + server.AddrOf(rdb)}, flags...)...)
+	cmd := labtest.Command(t, append([]string{"watch", "--json", "-u", "redis://" + server.AddrOf(rdb)}, flags...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -83,14 +82,16 @@ func (w *witnessed) take(c change, now time.Time) {
 	w.more = make(chan struct{})
 }
 
+const standingToken = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"
+
 // attend creates a lock, so that the program learns the prefix, and waits until the program tracks changes.
 func (w *witnessed) attend(t *testing.T, rdb server.Client) {
 	t.Helper()
-	standing := change{keyspace.Discovered, "lock:standing", token, ""}
-	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
-	ctx, stop := context.WithTimeout(t.Context(), longestWait)
+	standing := change{keyspace.Discovered, "lock:standing", standingToken, ""}
+	check.NoError(t, rdb.Set(t.Context(), standing.Key, standingToken, time.Hour).Err())
+	ctx, stop := context.WithTimeout(t.Context(), labtest.LongestWait)
 	defer stop()
-	_, told := w.told(ctx, standing, change{keyspace.Acquired, standing.Key, token, ""})
+	_, told := w.told(ctx, standing, change{keyspace.Acquired, standing.Key, standingToken, ""})
 	check.Require(t, told, "it does not see a lock")
 	tracks := func() bool { // with one connection, or two while it replaces the first
 		info := rdb.Info(ctx, "clients").Val()
@@ -182,7 +183,7 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 	}
 	w.did[c] = time.UnixMicro(us).Add(after)
 	if w.patient {
-		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), longestWait)
+		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), labtest.LongestWait)
 		defer stop()
 		expected := []change{c}
 		if kind == keyspace.Released || kind == keyspace.Expired { // a slow machine reads some ends too late to know the reason
@@ -205,7 +206,7 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	testtier.Long(t, "it watches thousands of changes")
-	rdb := clientWith(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
+	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	compareChanges(t, seen, churn(t, rdb, seen, trafficOf(t)))
 }
@@ -233,7 +234,7 @@ func churn(t *testing.T, rdb server.Client, seen *witnessed, o traffic) map[chan
 // compareChanges compares the reported changes with the real ones.
 func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), longestWait)
+	ctx, stop := context.WithTimeout(t.Context(), labtest.LongestWait)
 	defer stop()
 	counts := make(map[keyspace.EventKind]int)
 	var late, expiries []time.Duration
@@ -279,13 +280,6 @@ func percentiles(all []time.Duration) string {
 	}
 	all = slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("p50 %v, p99 %v, at most %v (%d)", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
-}
-
-func newLockClient(t *testing.T, rdb server.Client, owner string) *lock.Client {
-	t.Helper()
-	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 // How a hold really ended.
@@ -386,7 +380,7 @@ func (p *proofRate) work(t *testing.T, key string) {
 			fallthrough
 		default:
 			p.note(func() { p.handed[hold] = p.pollers[key] > 0 })
-			n, err := freeIfMine.Run(ctx, p.rdb, []string{key}, token).Int()
+			n, err := labtest.FreeIfMine.Run(ctx, p.rdb, []string{key}, token).Int()
 			check.True(t, err == nil && n == 1, "%s does not hold %s: %v", token, key, err)
 		}
 		p.note(func() { p.ended[hold] = how })
@@ -471,7 +465,7 @@ func TestEveryHoldIsToldAsItEnded(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {
 		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
-			rdb := clientWith(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 1000})
+			rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 1000})
 			seen := watchAsAProgram(t, rdb)
 			p := &proofRate{rdb: rdb, perSec: perSec, holds: 20_000,
 				did: make(map[change]bool), ended: make(map[change]string), handed: make(map[change]bool), pollers: make(map[string]int)}

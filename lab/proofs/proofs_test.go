@@ -1,0 +1,18 @@
+// Package proofs reproduces figures of the pages: it measures locktop on real servers, beside clients
+// of other libraries, for minutes. Most of its tests run only by name, with LOCKTOP_PROOF=1.
+package proofs
+
+import (
+	"testing"
+
+	"locktop/lab/internal/labtest"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m, 8) }
+
+// loadReport is what the tests read of the report of a load.
+type loadReport struct {
+	Counts    map[string]int64
+	Latencies map[string]map[string]float64
+	LastError string `json:"last_error"`
+}
