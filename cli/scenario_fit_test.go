@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,8 +9,6 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
-	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/loadgen"
@@ -165,42 +161,4 @@ func TestADeletedLockIsACensoredHold(t *testing.T) {
 		h := c.holds[0]
 		check.True(t, h.Ending == want && h.End == time.Second && h.Kind == loadgen.Mutex, "%s: %+v", kind, h)
 	}
-}
-
-// With LOCKTOP_PROOF: a load is recorded for 150 s, fitted, and run again for as long.
-func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
-	testtier.Proof(t, "it takes five minutes")
-	at := "redis://" + server.ForTest(t).Addr()
-	dir := t.TempDir()
-	known, box, fitted := filepath.Join(dir, "known.yaml"), filepath.Join(dir, "a.lockrec"), filepath.Join(dir, "fitted.yaml")
-	write(t, known, `{rate: 37/s, arrivals: poisson, keys: {pick: zipf, n: 3, skew: 0.4}, hold: "lognormal:40ms,200ms", clients: 60, duration: 150s}`)
-	recorded := make(chan outcome)
-	go func() { recorded <- locktop(t, "record", box, "-u", at, "--for", "153s") }()
-	eventually(t, func() bool { _, err := os.Stat(box); return err == nil })
-	_, first := reportOf(t, known, "-u", at)
-	r := <-recorded
-	check.Require(t, r.code == exitFine, "%v", r)
-	write(t, fitted, run(t, "scenarios", "--from", box))
-	t.Log(readText(t, fitted))
-	s := check.Must(loadgen.Parse([]byte(readText(t, fitted))))(t)
-	rate := s.Rate
-	for _, stage := range s.Stages {
-		rate = max(rate, stage.Rate)
-	}
-	_, second := reportOf(t, fitted, "-u", at)
-	for _, c := range []struct {
-		what              string
-		got, want, within float64
-	}{
-		{"rate", rate, float64(first.Counts["offered"]) / 150, 0.05},
-		{"hold p50", s.Hold.Low.Seconds() * 1000, first.Latencies["held"]["p50_ms"], 0.05},
-		{"hold p99", s.Hold.High.Seconds() * 1000, first.Latencies["held"]["p99_ms"], 0.15},
-		{"skew", s.Keys.Skew, 0.4, 0.15},
-		{"wait p50 of the second load", second.Latencies["wait"]["p50_ms"], first.Latencies["wait"]["p50_ms"], 0.2},
-		{"wait p99 of the second load", second.Latencies["wait"]["p99_ms"], first.Latencies["wait"]["p99_ms"], 0.2},
-	} {
-		t.Logf("%s: %.4g, first load %.4g", c.what, c.got, c.want)
-		check.True(t, math.Abs(c.got-c.want) <= c.within*c.want, "%s is %.4g, want %.4g ± %.0f %%", c.what, c.got, c.want, 100*c.within)
-	}
-	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", second.Latencies["held"]["p50_ms"], second.Latencies["held"]["p99_ms"])
 }
