@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/cli"
 	"locktop/internal/check"
@@ -41,6 +42,7 @@ func Main(m *testing.M, parallel int) {
 }
 
 func isolated(m *testing.M, parallel int) int {
+	logging.Disable() // go-redis logs every connection that it cannot open
 	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL", "REDISCLI_AUTH"} {
 		os.Unsetenv(name)
 	}

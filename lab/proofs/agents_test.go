@@ -1,11 +1,12 @@
-package agents
+package proofs
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,18 +14,10 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
+	"locktop/loadgen/agents"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
 )
-
-// histories returns the number of histories of each kind of lock: ten if LOCKTOP_PROOF is
-// set, else one.
-func histories() int {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return 10
-	}
-	return 1
-}
 
 // clocks are how far the clocks of agents are off.
 var clocks = []time.Duration{5 * time.Second, -5 * time.Second, 1300 * time.Millisecond}
@@ -96,9 +89,9 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 					n = 5
 				}
 				set := nodes(t, n)
-				r := newRig(t, server.ForTest(t).Addr(), addrs(set), clocks...)
+				r := newAgentRig(t, server.ForTest(t).Addr(), addrs(set), clocks...)
 				r.on.Power = set
-				for history := range histories() {
+				for history := range testtier.Size(1, 1, 10) {
 					s := faulty(kind)
 					s.Seed = uint64(1 + history)
 					l := r.start(len(clocks), s)
@@ -152,7 +145,7 @@ func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
 			if s.Lock.Kind.Quorum() {
 				n = 5
 			}
-			r := newRig(t, server.ForTest(t).Addr(), addrs(nodes(t, n)), clocks[:2]...)
+			r := newAgentRig(t, server.ForTest(t).Addr(), addrs(nodes(t, n)), clocks[:2]...)
 			s.Duration = time.Minute
 			s.Expect = nil
 			s.Faults = repeated(s.Faults, s.Duration)
@@ -186,7 +179,7 @@ func repeated(faults []loadgen.Fault, duration time.Duration) []loadgen.Fault {
 
 // acrossAgents reports whether the witness has an example of an overlap of clients of
 // different agents.
-func acrossAgents(l *Load) bool {
+func acrossAgents(l *agents.Load) bool {
 	agent := func(label string) int {
 		n, err := strconv.Atoi(strings.TrimPrefix(label, strings.TrimSuffix(oracle.ClientLabel(0), "0")))
 		if err != nil {
@@ -200,4 +193,104 @@ func acrossAgents(l *Load) bool {
 		}
 	}
 	return false
+}
+
+// agentRig is agents in this process, with the servers of their runs.
+type agentRig struct {
+	t       *testing.T
+	control server.Client
+	targets []string // addresses
+	on      loadgen.Servers
+
+	mu    sync.Mutex
+	notes []string // of all
+}
+
+// newAgentRig starts agents on the control server, each with a clock that is off by one of shifts.
+// They end with the test.
+func newAgentRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *agentRig {
+	t.Helper()
+	r := &agentRig{t: t, control: server.ClientForTest(t, control, nil), targets: targets}
+	r.on = r.open()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for i, shift := range shifts {
+		a := agents.Agent{
+			Control: server.ClientForTest(t, control, nil),
+			Open:    func(context.Context, agents.Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
+			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
+			Now:     func() time.Time { return time.Now().Add(shift) },
+		}
+		all.Go(func() {
+			if err := a.Serve(ctx, false); err != nil {
+				r.note(fmt.Sprintf("agent %d ended: %v", i+1, err))
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		if t.Failed() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, note := range r.notes {
+				t.Log(note)
+			}
+		}
+	})
+	return r
+}
+
+// open returns clients of the targets.
+func (r *agentRig) open() loadgen.Servers {
+	var on loadgen.Servers
+	for _, addr := range r.targets {
+		on.Nodes = append(on.Nodes, server.ClientForTest(r.t, addr, nil))
+	}
+	on.Redis = on.Nodes[0]
+	if len(on.Nodes) == 1 {
+		on.Nodes = nil
+	}
+	return on
+}
+
+func (r *agentRig) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, text)
+}
+
+// start starts a load by n agents.
+func (r *agentRig) start(n int, s loadgen.Scenario) *agents.Load {
+	r.t.Helper()
+	l, err := agents.New(agents.Config{
+		Control: r.control, Servers: r.on, Target: agents.Target{Addresses: r.targets}, Scenario: s, Agents: n,
+		Patience: 30 * time.Second, Note: r.note,
+	})
+	check.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = l.Close() })
+	check.NoError(r.t, l.Start())
+	return l
+}
+
+// until polls a load until its figures meet a condition.
+func (r *agentRig) until(l *agents.Load, wanted string, ok func(loadgen.Metrics) bool) loadgen.Metrics {
+	r.t.Helper()
+	for range 6000 {
+		if m := l.Metrics(); ok(m) {
+			return m
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("never saw %s; last: %+v", wanted, l.Metrics().Counts)
+	return loadgen.Metrics{}
+}
+
+// checkNoKeys fails the test if a run has left keys on the servers.
+func (r *agentRig) checkNoKeys() {
+	r.t.Helper()
+	for _, rdb := range append([]loadgen.RedisClient{r.control, r.on.Redis}, r.on.Nodes...) {
+		keys, err := rdb.Keys(context.Background(), "*").Result()
+		check.True(r.t, err == nil && len(keys) == 0, "keys left behind at %v: %q %v", rdb, keys, err)
+	}
 }
