@@ -1,6 +1,6 @@
 //go:build unix
 
-package scenarios
+package proofs
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 )
 
 // asClient is the environment variable that makes this test binary a client process with
@@ -42,17 +43,21 @@ func asProcesses(s loadgen.Scenario) loadgen.Scenario {
 	return with
 }
 
-// proof returns the number of runs: many with LOCKTOP_PROOF, else one.
-func proof(many int) int {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return many
+// five starts five independent servers that the run can stop and start.
+func five(t *testing.T) loadgen.Servers {
+	t.Helper()
+	set := server.IndependentForTest(t, 5)
+	on := loadgen.Servers{Power: set}
+	for _, child := range set.Nodes() {
+		on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
 	}
-	return 1
+	on.Redis = on.Nodes[0]
+	return on
 }
 
-// run runs a scenario until it has shown what is expected of it, or to its end if nothing
+// runUntilShown runs a scenario until it has shown what is expected of it, or to its end if nothing
 // is. It fails the test if keys are left.
-func run(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
+func runUntilShown(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
 	t.Helper()
 	r, err := loadgen.New(on, s)
 	if err == nil {
@@ -96,20 +101,20 @@ func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
 		check.True(t, kind.Sound() || found[kind], "%s is not in the table", kind)
 	}
 	for _, f := range flaws {
-		for n := range proof(10) {
+		for n := range testtier.Size(1, 1, 10) {
 			t.Run(fmt.Sprint(f.name, n), func(t *testing.T) {
 				t.Parallel()
-				s, known := Find(f.name)
+				s, known := scenarios.Find(f.name)
 				check.Require(t, known && s.Lock.Kind == f.kind, "%s is a scenario of %s", f.name, s.Lock.Kind)
 				on := loadgen.Servers{Redis: server.ClientForTest(t, server.ForTest(t).Addr(), nil)}
 				if f.kind.Quorum() {
 					on = five(t)
 				}
 				s = asProcesses(s)
-				m := run(t, on, s)
+				m := runUntilShown(t, on, s)
 				for range 2 { // the flaw shows by chance
 					if len(loadgen.Missed(s.Expect, m)) > 0 {
-						m = run(t, on, s)
+						m = runUntilShown(t, on, s)
 					}
 				}
 				for _, missed := range loadgen.Missed(s.Expect, m) {
@@ -158,7 +163,7 @@ func underFaults(kind loadgen.Kind) loadgen.Scenario {
 func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 	testtier.Long(t, "it runs a load of every kind")
 	for _, kind := range loadgen.Kinds() {
-		for n := range proof(10) {
+		for n := range testtier.Size(1, 1, 10) {
 			if !kind.Sound() {
 				continue
 			}
@@ -168,7 +173,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				if kind.Quorum() {
 					on = five(t)
 				}
-				m := run(t, on, asProcesses(underFaults(kind)))
+				m := runUntilShown(t, on, asProcesses(underFaults(kind)))
 				m.Violations.Evidence = m.Violations.Evidence[:min(len(m.Violations.Evidence), 3)]
 				check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.ForeignUnlocks == 0 && m.Violations.Broken() == 0,
 					"violations: %+v", m.Violations)
