@@ -1,4 +1,4 @@
-package loadgen
+package proofs
 
 import (
 	"math"
@@ -10,15 +10,15 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/lab/internal/labtest"
+	"locktop/loadgen"
 )
 
 // While a server stops for 1.5 s, arrivals at 200/s wait for 0 to 1.5 s, evenly
 // distributed. They are 25% of the arrivals of 6 s. With a timeout of 1 s the
 // first 100 of them fail, each after 1 s on its own connection.
 func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
-	if !testtier.Proving() {
-		t.Skip("it compares measured times with those of theory; LOCKTOP_PROOF=1 runs it on a quiet machine")
-	}
+	testtier.Proof(t, "it compares measured times with those of theory, on a quiet machine")
 	const (
 		rate   = 200
 		length = 6 * time.Second
@@ -35,14 +35,17 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			child := server.ForTest(t)
-			rdb := closing(t, redis.NewClient(&redis.Options{
+			rdb := redis.NewClient(&redis.Options{
 				Addr: child.Addr(), ReadTimeout: c.timeout, WriteTimeout: c.timeout, ContextTimeoutEnabled: true, MaxRetries: -1,
-			}))
-			r := started(t, rdb, Scenario{
-				Clients: 600, Conns: 600, Keys: Keys{N: 10_000}, Rate: rate, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second},
-				Duration: length,
 			})
-			until(t, r, "200 acquisitions", func(m Metrics) bool { return m.Acquired >= rate })
+			t.Cleanup(func() { _ = rdb.Close() })
+			r := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{
+				Clients: 600, Conns: 600, Keys: loadgen.Keys{N: 10_000}, Rate: rate, Hold: loadgen.Const(0), Lock: loadgen.Lock{TTL: 20 * time.Second},
+				Duration: length,
+			}))(t)
+			t.Cleanup(func() { _ = r.Close() })
+			check.NoError(t, r.Start())
+			labtest.Within(t, labtest.LongestWait, func() bool { return r.Metrics().Acquired >= rate })
 			check.NoError(t, child.Freeze())
 			began := time.Now()
 			time.Sleep(pause)
@@ -52,12 +55,13 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			}
 			took := time.Since(began)
 			<-r.Done()
-			m := summed(t, r)
+			m := r.Metrics()
 			// The machine may have slept for longer, and it took a while to serve the waiters.
 			late := took - pause
 			near := func(name string, got, want time.Duration) {
 				check.True(t, math.Abs(float64(got-want)) <= 0.05*float64(want)+float64(late), "%s is %s, theory has %s", name, got, want)
 			}
+			t.Logf("p90 %s, p99 %s, max %s; the server stopped for %s", m.Latency.Wait.P90, m.Latency.Wait.P99, m.Latency.Wait.Max, took)
 			near("p90", m.Latency.Wait.P90, c.p90)
 			near("p99", m.Latency.Wait.P99, c.p99)
 			near("max", m.Latency.Wait.Max, c.max)
@@ -67,23 +71,4 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			check.Equal(t, c.timeout < pause, m.Errors > 0, "%d errors: %s", m.Errors, m.LastErr)
 		})
 	}
-}
-
-// One client is busy for the whole run, with one arrival per second: arrival 0 is served, those of 1 to 10 s are not.
-func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
-	m := after(t, Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(time.Hour), Duration: 10 * time.Second})[0]
-	check.True(t, m.Arrivals == 1 && m.Backlog == 10 && m.Latency.Wait.Count == 11 && m.Latency.Wait.Censored == 10,
-		"%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Latency.Wait.Count, m.Latency.Wait.Censored)
-	w := m.Latency.Wait
-	check.True(t, w.Max == 9*time.Second && m.Fairness.Starved == 9*time.Second && w.P50.Round(time.Second) == 4*time.Second,
-		"the first of them waited for 9 s: %+v, longest %s", m.Latency.Wait, m.Fairness.Starved)
-}
-
-// If the generator has no free client, the lock is not blamed: no attempt was made.
-func TestAnArrivalWithoutAClientDoesNotWaitAtTheLock(t *testing.T) {
-	m := after(t, Scenario{
-		Clients: 1, Rate: 10, Keys: Keys{N: 5}, Lock: Lock{TTL: 100 * time.Millisecond}, Hold: Const(time.Second), Seed: 1,
-	}, 20*time.Second)[0]
-	check.False(t, m.Latency.Handoff.Count > 0 || m.Violations.Stuck > 0 || m.Acquired < 18 || m.Backlog < 100,
-		"%d hand-offs, %d times stuck, %d acquired, %d without a client", m.Latency.Handoff.Count, m.Violations.Stuck, m.Acquired, m.Backlog)
 }
