@@ -1,10 +1,11 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -28,11 +29,7 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	child := server.DebugForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
-	volatile := 20_000
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		volatile = 100_000
-	}
-	for from := 0; from < volatile; from += 10_000 {
+	for from := 0; from < 20_000; from += 10_000 {
 		p := rdb.Pipeline()
 		for i := range 10_000 {
 			p.Set(t.Context(), fmt.Sprintf("cache:%d", from+i), "x", time.Hour)
@@ -56,8 +53,6 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("late by p50 %v, at most %v", late[locks/2], late[locks-1])
-	worst := late[locks-1]
-	check.True(t, (os.Getenv("LOCKTOP_PROOF") == "" || worst <= 20*time.Millisecond), "an expiry was reported %v late", worst)
 	check.AtMost(t, late[locks/2], 300*time.Millisecond,
 		"p50 of the delay, which is half a second if scans and not deadlines find them,")
 	check.True(t, late[0] >= -2*time.Millisecond, "an expiry was reported %v before it happened", -late[0])
@@ -249,6 +244,27 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l.wait(t, "the next lock", func() bool { return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")() })
 }
 
+// lateEnd is a connection whose end is noticed half a second late, once it asks for client tracking.
+type lateEnd struct {
+	net.Conn
+	tracking atomic.Bool
+}
+
+func (c *lateEnd) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("bcast")) {
+		c.tracking.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *lateEnd) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.tracking.Load() && err != nil {
+		time.Sleep(500 * time.Millisecond)
+	}
+	return n, err
+}
+
 // The connection pool reconnects without an error. If the server restarts before the next command, as
 // the read of a changed lock, or when a scan begins, no request fails.
 func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
@@ -258,7 +274,10 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 			t.Parallel()
 			child := server.ForTest(t)
 			other := connect(t, redis.Options{Addr: child.Addr()})
-			rdb := connectLate(t, child.Addr(), 500*time.Millisecond, true)
+			rdb := connect(t, redis.Options{Addr: child.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return &lateEnd{Conn: conn}, err
+			}})
 			read := before(rdb, command)
 			do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
 			f := follow(rdb, justTokens())

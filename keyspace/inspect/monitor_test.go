@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -192,65 +191,59 @@ func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 	renew := redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
 	acquire := redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])`)
 	random := "0199f3a4-6f00-7000-8000-00000000000"
-	rounds := 1
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		rounds = 20
-	}
-	for round := range rounds {
-		for i, c := range []struct {
-			key, holder, contender string
-			renews                 bool
-		}{
-			{"lock:a", random + "1", random + "2", true},
-			{"lock:a", random + "1", random + "2", false},
-			{"lock:lead", "web-1", "web-10", false},
-			{"lock:lead", "worker-11", "worker-1", false},
-			{"lock:lead", "worker-1", "worker-1", false},
-			{"lock:cron", "1", "1", false},
-			{"lock:orders:4711", "4711", "4711", false},
-			{"lock:b", random + "1", "x" + random + "1", true},
-			{"lock:b", "x" + random + "1", random + "1", false},
-			{"lock:c", random + "1", random + "1", false}, // one that reads it, and uses it in vain
-		} {
-			t.Run(fmt.Sprint(round, "/", i), func(t *testing.T) {
-				t.Parallel()
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				key := fmt.Sprint(c.key, ":", round, ":", i)
-				holder, contender := client(), client()
-				addr := addrOf(t, holder)
-				check.NoError(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
-				go func() {
-					for ctx.Err() == nil {
-						contender.SetNX(ctx, key, c.contender, time.Second)
-						contender.Get(ctx, key)
-						contender.PTTL(ctx, key)
-						if c.contender != c.holder || !keyspace.LooksRandom(c.contender) { // scripts with a token that looks random belong to its holder
-							acquire.Run(ctx, contender, []string{key}, c.contender, 1000)
-						}
+	for i, c := range []struct {
+		key, holder, contender string
+		renews                 bool
+	}{
+		{"lock:a", random + "1", random + "2", true},
+		{"lock:a", random + "1", random + "2", false},
+		{"lock:lead", "web-1", "web-10", false},
+		{"lock:lead", "worker-11", "worker-1", false},
+		{"lock:lead", "worker-1", "worker-1", false},
+		{"lock:cron", "1", "1", false},
+		{"lock:orders:4711", "4711", "4711", false},
+		{"lock:b", random + "1", "x" + random + "1", true},
+		{"lock:b", "x" + random + "1", random + "1", false},
+		{"lock:c", random + "1", random + "1", false}, // one that reads it, and uses it in vain
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			key := fmt.Sprint(c.key, ":", i)
+			holder, contender := client(), client()
+			addr := addrOf(t, holder)
+			check.NoError(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
+			go func() {
+				for ctx.Err() == nil {
+					contender.SetNX(ctx, key, c.contender, time.Second)
+					contender.Get(ctx, key)
+					contender.PTTL(ctx, key)
+					if c.contender != c.holder || !keyspace.LooksRandom(c.contender) { // scripts with a token that looks random belong to its holder
+						acquire.Run(ctx, contender, []string{key}, c.contender, 1000)
 					}
-				}()
-				go func() {
-					for c.renews && ctx.Err() == nil {
-						renew.Run(ctx, holder, []string{key}, c.holder, 60_000)
-					}
-				}()
-				watcher := client()
-				window := 100 * time.Millisecond
-				if c.renews {
-					window = 30 * time.Second // it ends with the first sighting
 				}
-				seen, err := Monitor(ctx, watcher, MonitorQuery{Key: key, Tokens: []string{c.holder}, Window: window})
-				switch {
-				case !c.renews && !errors.Is(err, ErrNotSighted):
-					t.Errorf("%+v, %v: the holder has sent nothing", seen, err)
-				case c.renews && err != nil:
-					t.Errorf("%v, want the holder", err)
-				case c.renews && seen.Addr != addr:
-					t.Errorf("%+v is not the holder", seen)
+			}()
+			go func() {
+				for c.renews && ctx.Err() == nil {
+					renew.Run(ctx, holder, []string{key}, c.holder, 60_000)
 				}
-			})
-		}
+			}()
+			watcher := client()
+			window := 100 * time.Millisecond
+			if c.renews {
+				window = 30 * time.Second // it ends with the first sighting
+			}
+			seen, err := Monitor(ctx, watcher, MonitorQuery{Key: key, Tokens: []string{c.holder}, Window: window})
+			switch {
+			case !c.renews && !errors.Is(err, ErrNotSighted):
+				t.Errorf("%+v, %v: the holder has sent nothing", seen, err)
+			case c.renews && err != nil:
+				t.Errorf("%v, want the holder", err)
+			case c.renews && seen.Addr != addr:
+				t.Errorf("%+v is not the holder", seen)
+			}
+		})
 	}
 }
 
