@@ -228,10 +228,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 			_ = rdb.PExpire(ctx, key, time.Minute).Err() // the test may end
 		}
 	})
-	limit, observed := "2s", "3s"
-	if testtier.Proving() {
-		limit, observed = "10s", "11s"
-	}
+	const limit, observed = "2s", "3s"
 	flags := []string{"-u", "redis://" + addr, "--overdue", limit}
 	wanted := func(from, text string) {
 		t.Helper()
