@@ -3,7 +3,8 @@
 //   - go test runs the first tier: everything that is pure or has a fake clock, and one test on a
 //     real server for each promise.
 //   - [LongVariable] also runs the tests that call [Long]. CI does so.
-//   - [ProofVariable] runs the tests at the sizes of docs/reliability.md. It implies the long tier.
+//   - [ProofVariable] also runs the tests that call [Proof], which are in lab, and all tests at the
+//     sizes of the figures of the pages. It implies the long tier.
 //
 // With [SmallVariable], the tests of the long tier have the sizes of the first.
 package testtier
