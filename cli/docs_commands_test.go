@@ -122,7 +122,6 @@ var docExemptions = []docExemption{
 	{`^kubectl `, "needs a cluster of Kubernetes"},
 	{`^systemctl `, "needs systemd, and changes it"},
 	{`^journalctl `, "needs systemd, and the unit of locktop"},
-	{`^npm install `, "needs the registry of npm"},
 	{`^docker `, "needs a daemon and a registry of images"},
 	{`^locktop watch --events lost --plain$`, "waits for a failover, as in TestWatchGoesOnOnTheServerThatTakesTheMastersPlace"},
 }
@@ -179,7 +178,6 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 // docNotCommands are the fenced blocks without a label, by their first lines: they have no commands for a shell.
 var docNotCommands = []docExemption{
 	{`^main ──► `, "the packages"},
-	{`^B1 `, "output of the benchmarks"},
 	{`^CLASS `, "output of contention; the tests of cli/render print it"},
 	{`^→ `, "lines of the protocol for clients"},
 	{`^rate\(`, "an expression for Prometheus"},
@@ -350,10 +348,10 @@ func existsInProject(command string) error {
 		return fmt.Errorf("there is no package in %s: %w", pkg, err)
 	}
 	for i, word := range words {
-		flag, isFlag := strings.CutPrefix(word, "-")
+		flag := strings.TrimLeft(word, "-")
 		switch {
-		case goCommand == "run" && isFlag && i > packages:
-			if !compiled(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source) {
+		case goCommand == "run" && flag != word && i > packages:
+			if !compiled(`\w\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source) {
 				return fmt.Errorf("%s has no flag -%s", pkg, flag)
 			}
 		case goCommand == "test" && word == "-run" && words[i+1] != "^$":
