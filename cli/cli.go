@@ -160,7 +160,7 @@ func (p *program) rootCommand() *cobra.Command {
 		Use:   "locktop",
 		Short: "Show every distributed lock in a Redis keyspace, live",
 		Long: `locktop shows every distributed lock in a Redis keyspace, live: its holders, the
-time since the acquire, the number of entries, the time to live, and the waiters.
+time since the acquire, the reentry depth, the time to live, and the waiters.
 
 Without flags, locktop connects to LOCKTOP_URL, REDIS_URL, or
 redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,

@@ -352,8 +352,8 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 	if h.Mode != "" {
 		parts = append(parts, string(h.Mode))
 	}
-	if h.Count > 1 {
-		parts = append(parts, fmt.Sprintf("%d times", h.Count))
+	if h.Depth > 1 {
+		parts = append(parts, fmt.Sprintf("%d times", h.Depth))
 	}
 	if age := h.Age(at); age.Duration > 0 {
 		parts = append(parts, "held "+age.String())

@@ -23,7 +23,7 @@ func minute(t *testing.T) *recording.Reader {
 	for i := range 61 {
 		at := time.Unix(1_700_000_000+int64(i), 0)
 		s := keyspace.Snapshot{At: at, Watch: keyspace.WatchStatus{Mode: keyspace.Push}, Complete: true}
-		s.Locks = []*keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
+		s.Locks = []*keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Depth: i + 1}}, Expires: at.Add(time.Minute)}}
 		s.Events = keyspace.Diff(before, s)
 		before = s
 		all = append(all, s)
@@ -57,7 +57,7 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		wantAt := func(doing string, second int) {
 			t.Helper()
 			snap := check.Must(p.Snapshot(t.Context()))(t)
-			got := snap.Locks[0].Holders[0].Count - 1
+			got := snap.Locks[0].Holders[0].Depth - 1
 			check.True(t, got == second, "%s: second %d, want %d", doing, got, second)
 		}
 		wantAt("at first", 0)
@@ -143,7 +143,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Durat
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
-		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
+		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Depth: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
 		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: *s.Locks[0], Holder: s.Locks[0].Holders[0]}}
 		for len(events) > 0 && !events[0].At.After(s.At) {
 			s.Events, events = append(s.Events, events[0]), events[1:]
@@ -178,7 +178,7 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 		p := newPlayer(r)
 		p.Seek(got)
 		snap, err := p.Snapshot(t.Context())
-		check.True(t, err == nil && len(snap.Locks) == 1 && snap.Locks[0].Holders[0].Count == 1+int(want.Truncate(time.Minute)/time.Second),
+		check.True(t, err == nil && len(snap.Locks) == 1 && snap.Locks[0].Holders[0].Depth == 1+int(want.Truncate(time.Minute)/time.Second),
 			"--at %q shows %+v, %v", at, snap.Locks, err)
 	}
 	live := minute(t)
@@ -236,7 +236,7 @@ func TestAReplayObeysItsFlagsOrRefusesThem(t *testing.T) {
 	var all []keyspace.Snapshot
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i := range 3 {
-		l := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Mutex, Expires: at.Add(time.Hour), Holders: []keyspace.Holder{{ID: token, Count: 1, Since: at.Add(-time.Minute)}}}
+		l := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Mutex, Expires: at.Add(time.Hour), Holders: []keyspace.Holder{{ID: token, Depth: 1, Since: at.Add(-time.Minute)}}}
 		all = append(all, keyspace.Snapshot{At: at.Add(time.Duration(i) * time.Second), Locks: []*keyspace.Lock{&l}, Complete: true})
 	}
 	file := recorded(t, all...)

@@ -24,7 +24,7 @@ func jobs(begin time.Time, add func(keyspace.Snapshot)) {
 			age := (second + 10 - n) % 10
 			since := s.At.Add(-time.Duration(age) * time.Second)
 			l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(3 * time.Second)}
-			l.Holders = []keyspace.Holder{{ID: fmt.Sprint(key, since.Unix()), Label: "canary-" + key, Count: 1, Since: since, Expires: l.Expires}}
+			l.Holders = []keyspace.Holder{{ID: fmt.Sprint(key, since.Unix()), Label: "canary-" + key, Depth: 1, Since: since, Expires: l.Expires}}
 			if age > 0 {
 				l.Renewals, l.Renewed = age, s.At
 			}

@@ -316,7 +316,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	}
 	for key, count := range map[string]int{"once": 1, "{queue}:fair": 1, "twice": 2} {
 		l := found[key]
-		if l.Confidence != keyspace.Certain || l.Count() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {
+		if l.Confidence != keyspace.Certain || l.Depth() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {
 			t.Errorf("%s is read as %+v", key, l)
 		}
 		left, ok := l.TTL(snap.At)

@@ -313,7 +313,7 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 31, 7, 0, time.Local)
 	l := keyspace.Lock{
 		Key: "rw:catalog", Format: "redisson-rw", Kind: keyspace.RW, Fence: 812,
-		Holders: []keyspace.Holder{{ID: "api-1", Mode: keyspace.Write, Count: 2, Since: at}},
+		Holders: []keyspace.Holder{{ID: "api-1", Mode: keyspace.Write, Depth: 2, Since: at}},
 		Waiters: []keyspace.Waiter{{ID: "etl-1", Since: at}},
 	}
 	e := keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]}

@@ -14,7 +14,7 @@ import (
 
 // Actions are the scripts that change a lock of a format from outside. A script reads
 // the lock again, and changes it only if every holder in its arguments is still there
-// with the same mode and count. Later holders are not changed.
+// with the same mode and depth. Later holders are not changed.
 //
 // Each script returns 1 if it has changed the lock and 0 if it has not. ARGV begins
 // with the result of Args; KEYS is the result of Keys.
@@ -166,8 +166,8 @@ func (e *ChangedError) Holders() string {
 		if h.Mode != "" {
 			name += " (" + string(h.Mode) + ")"
 		}
-		if h.Count > 1 {
-			name += fmt.Sprintf(" %d times", h.Count)
+		if h.Depth > 1 {
+			name += fmt.Sprintf(" %d times", h.Depth)
 		}
 		names = append(names, name)
 	}

@@ -107,7 +107,7 @@ func keepDeadline(was Lock, l *Lock, jitter time.Duration) {
 
 // reentryStreak returns the number of reentries since the last exit.
 func reentryStreak(was, l Lock) int {
-	before, now := was.Count(), l.Count()
+	before, now := was.Depth(), l.Depth()
 	switch {
 	case now > before:
 		return was.ReentryStreak + 1

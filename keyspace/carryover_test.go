@@ -20,7 +20,7 @@ func lookAt(seconds int, l Lock) Snapshot {
 // heldBy returns a lock with one holder that expires at t0 plus so many seconds.
 func heldBy(id string, seconds int) Lock {
 	expires := began.Add(time.Duration(seconds) * time.Second)
-	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}
+	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Depth: 1, Expires: expires}}}
 }
 
 // typical returns the typical duration of the holds of a lock.

@@ -18,7 +18,7 @@ func thread(n int) string { return fmt.Sprintf("8743c9c0-0795-4907-87fd-%012d:%d
 func contended(key string, holders, waiters []string) keyspace.Lock {
 	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Expires: t0.Add(time.Minute)}
 	for _, id := range holders {
-		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Count: 1, Since: t0.Add(-2 * time.Second)})
+		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Depth: 1, Since: t0.Add(-2 * time.Second)})
 	}
 	for _, id := range waiters {
 		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: id, Since: t0.Add(-2 * time.Second)})

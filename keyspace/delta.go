@@ -139,7 +139,7 @@ func SameLock(a, b *Lock) bool {
 func samePast(a, b *Past) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func sameHolder(a, b Holder) bool {
-	return a.ID == b.ID && a.Label == b.Label && a.Count == b.Count && a.Mode == b.Mode &&
+	return a.ID == b.ID && a.Label == b.Label && a.Depth == b.Depth && a.Mode == b.Mode &&
 		a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
 }
 

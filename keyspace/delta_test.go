@@ -22,7 +22,7 @@ func randomly(r *rand.Rand, at time.Time) Snapshot {
 		}
 		l := &Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: Mutex, DB: i % 2, Expires: at.Add(time.Hour)}
 		if r.IntN(2) == 0 {
-			l.Holders = []Holder{{ID: fmt.Sprint(r.IntN(3)), Count: 1, Expires: l.Expires}}
+			l.Holders = []Holder{{ID: fmt.Sprint(r.IntN(3)), Depth: 1, Expires: l.Expires}}
 		}
 		s.Locks = append(s.Locks, l)
 	}

@@ -12,8 +12,8 @@ type EventKind string
 const (
 	Discovered   EventKind = "appeared"     // found with a holder; the begin of the hold is unknown
 	Acquired     EventKind = "acquired"     // a new holder
-	Reentered    EventKind = "reentered"    // the count of a holder rose
-	Exited       EventKind = "left"         // the count of a holder fell; it still holds the lock
+	Reentered    EventKind = "reentered"    // the depth of a holder rose
+	Exited       EventKind = "left"         // the depth of a holder fell; it still holds the lock
 	Renewed      EventKind = "renewed"      // the deadline moved later under the same holder
 	Released     EventKind = "released"     // a hold ended before its deadline
 	HandedOver   EventKind = "handed-over"  // a hold ended, and the first waiter of the queue holds the lock
@@ -278,9 +278,9 @@ func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 // kept reports what changed in a hold that continues.
 func (d *Differ) kept(l Lock, was, h Holder) {
 	switch {
-	case h.Count > was.Count:
+	case h.Depth > was.Depth:
 		d.add(Reentered, l, h)
-	case h.Count < was.Count:
+	case h.Depth < was.Depth:
 		d.add(Exited, l, h)
 	}
 	if h.Mode != was.Mode {

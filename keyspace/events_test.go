@@ -18,7 +18,7 @@ func at(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) 
 // holder returns a holder that holds from t0 until so many milliseconds later.
 // 0 means without a deadline.
 func holder(id string, until int) keyspace.Holder {
-	h := keyspace.Holder{ID: id, Count: 1, Since: t0}
+	h := keyspace.Holder{ID: id, Depth: 1, Since: t0}
 	if until != 0 {
 		h.Expires = at(until)
 	}
@@ -49,7 +49,7 @@ func mode(h keyspace.Holder, m keyspace.Mode) keyspace.Holder {
 }
 
 func times(h keyspace.Holder, n int) keyspace.Holder {
-	h.Count = n
+	h.Depth = n
 	return h
 }
 

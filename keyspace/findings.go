@@ -318,7 +318,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 	if l.ReentryStreak < onlyGrows {
 		return ""
 	}
-	return fmt.Sprintf("Reentered %s without an exit; its count is %s.", humanize.Times(l.ReentryStreak), humanize.Count(l.Count()))
+	return fmt.Sprintf("Reentered %s without an exit; its count is %s.", humanize.Times(l.ReentryStreak), humanize.Count(l.Depth()))
 }
 
 // minority finds Redlocks with too few copies. It reports nothing during an acquire, or

@@ -225,15 +225,15 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCostsThenByName(t *testing.T) {
 }
 
 func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
-	endless := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, Since: t0}}}
+	endless := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1, Since: t0}}}
 	renewed := func(l keyspace.Lock) keyspace.Lock {
 		l.Expires = at(3_600_000)
 		return l
 	}
 	usual := endless
 	usual.MedianHold = time.Second
-	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, DisconnectedAt: at(1000)}}}
-	unknown := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1}}}
+	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1, DisconnectedAt: at(1000)}}}
+	unknown := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1}}}
 	for _, c := range []struct {
 		name string
 		lock keyspace.Lock
@@ -264,7 +264,7 @@ func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
 
 func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
 	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
-		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: t0}}}
+		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Depth: 1, Expires: t0}}}
 		check.Equal(t, l.State(t0.Add(after)), want, "%v after its deadline it is", after)
 		l.Stamped = false
 		check.True(t, l.State(t0.Add(after)) == keyspace.Held,
@@ -404,7 +404,7 @@ func TestASlowHandOffIsSeenInTheEvents(t *testing.T) {
 				if c.alone >= 0 && cycle >= c.alone && cycle < c.alone+6 {
 					waiter = nil
 				}
-				held := mutex(keyspace.Holder{ID: fmt.Sprint("owner-", cycle), Count: 1, Expires: at(ms + 60_000)})
+				held := mutex(keyspace.Holder{ID: fmt.Sprint("owner-", cycle), Depth: 1, Expires: at(ms + 60_000)})
 				held.Waiters, held.Expires = waiter, at(ms+60_000)
 				last = h.read(ms, held)
 				check.Require(t, !slow(last, ms) || ms >= 10_000, "its hand-off is slow after %d ms already", ms)
@@ -423,7 +423,7 @@ func TestASlowHandOffIsSeenInTheEvents(t *testing.T) {
 func TestRenewalsHaveARhythm(t *testing.T) {
 	var h history
 	l := func(ms int) keyspace.Lock {
-		l := mutex(keyspace.Holder{ID: "a", Count: 1, Expires: at(ms + 30_000)})
+		l := mutex(keyspace.Holder{ID: "a", Depth: 1, Expires: at(ms + 30_000)})
 		l.Expires = at(ms + 30_000)
 		return h.read(ms, l)
 	}
@@ -446,7 +446,7 @@ func TestOutlivedNamesTheTTLThatWouldHaveFitted(t *testing.T) {
 	}{{true, "hold p99 41 s, TTL 30 s."}, {false, "hold p99 ≥ 30 s, TTL 30 s."}} {
 		var h history
 		hold := func(ms int, owner string, until int) keyspace.Lock {
-			l := mutex(keyspace.Holder{ID: owner, Count: 1, Expires: at(until)})
+			l := mutex(keyspace.Holder{ID: owner, Depth: 1, Expires: at(until)})
 			l.Expires = at(until)
 			return h.read(ms, l)
 		}

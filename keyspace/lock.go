@@ -22,8 +22,8 @@ type Kind string
 
 // The kinds of the JSON contract.
 const (
-	Mutex     Kind = "mutex"     // one holder with a count of 1
-	Reentrant Kind = "reentrant" // one holder with a count
+	Mutex     Kind = "mutex"     // one holder with a depth of 1
+	Reentrant Kind = "reentrant" // one holder with a depth
 	RW        Kind = "rw"        // many readers or one writer
 	Fair      Kind = "fair"      // one holder, the waiters in a queue
 	Semaphore Kind = "semaphore" // a limited number of holders
@@ -156,7 +156,7 @@ type Vote struct {
 type Holder struct {
 	ID             string    `json:"id,omitzero"`      // what the library stores: a token, a hash field, …
 	Label          string    `json:"label,omitzero"`   // the readable part of the ID; "" if there is none
-	Count          int       `json:"count,omitzero"`   // reentry depth, at least 1
+	Depth          int       `json:"depth,omitzero"`   // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
 	Mode           Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
 	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
 	Seen           time.Time `json:"seen,omitzero"`    // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
@@ -266,13 +266,21 @@ func (l *Lock) State(now time.Time) State {
 	}
 }
 
-// Count returns the largest reentry depth of the holders; 0 without holders.
-func (l *Lock) Count() int {
+// Depth returns the largest reentry depth of the holders; 0 without holders.
+func (l *Lock) Depth() int {
 	n := 0
 	for _, h := range l.Holders {
-		n = max(n, h.Count)
+		n = max(n, h.Depth)
 	}
 	return n
+}
+
+// DepthText returns the depth, or the permits of a semaphore in use and in all if its limit is known.
+func (l *Lock) DepthText() string {
+	if l.Kind == Semaphore && l.Limit > 0 {
+		return fmt.Sprintf("%d/%d", len(l.Holders), l.Limit)
+	}
+	return strconv.Itoa(l.Depth())
 }
 
 // AskedWithin is how old a request of another client may be to count as current: the time

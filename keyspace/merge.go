@@ -430,7 +430,7 @@ func (c tokenHolds) holder(quorum int) Holder {
 	for i, one := range c {
 		begins[i], ends[i] = one.Since, one.Expires
 		h.Seen = Later(h.Seen, one.Seen)
-		h.Count = max(h.Count, one.Count)
+		h.Depth = max(h.Depth, one.Depth)
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	slices.SortFunc(ends, func(a, b time.Time) int { return -compareDeadlines(a, b) })

@@ -17,7 +17,7 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	lock := func(now time.Time, i int) *keyspace.Lock {
 		l := &keyspace.Lock{Node: fmt.Sprint("node-", i%2), Key: fmt.Sprint("lock:", i), Kind: keyspace.Mutex, Format: "locktop-fair"}
-		h := keyspace.Holder{ID: fmt.Sprint("owner-", random.IntN(5)), Count: 1, Since: now.Add(-time.Duration(random.IntN(100)) * time.Minute / 10)}
+		h := keyspace.Holder{ID: fmt.Sprint("owner-", random.IntN(5)), Depth: 1, Since: now.Add(-time.Duration(random.IntN(100)) * time.Minute / 10)}
 		if l.Holders = []keyspace.Holder{h}; random.IntN(4) > 0 {
 			l.Expires = now.Add(time.Hour)
 		}

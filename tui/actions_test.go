@@ -79,7 +79,7 @@ func (b *holderExecutor) Act(ctx context.Context, act keyspace.Action, l keyspac
 func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
 	gpu := mutex("gpu:0", "web-1", time.Minute)
 	gpu.Kind, gpu.Limit = keyspace.Semaphore, 2
-	gpu.Holders = append(gpu.Holders, keyspace.Holder{ID: "web-2", Count: 1, Expires: after(20 * time.Second)})
+	gpu.Holders = append(gpu.Holders, keyspace.Holder{ID: "web-2", Depth: 1, Expires: after(20 * time.Second)})
 	for keys, want := range map[string]string{"c": "web-2", "a": "web-1 web-2", "b": "web-1"} {
 		w, fake := writeConfig()
 		executor := &holderExecutor{fakeExecutor: fake}

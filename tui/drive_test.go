@@ -382,7 +382,7 @@ func before(d time.Duration) time.Time { return midnight.Add(-d) }
 func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
 	l := keyspace.Lock{
 		Key: key, Format: "set-nx", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
-		Holders: []keyspace.Holder{{ID: owner, Count: 1, Since: before(2 * time.Second)}},
+		Holders: []keyspace.Holder{{ID: owner, Depth: 1, Since: before(2 * time.Second)}},
 		Node:    "127.0.0.1:6379",
 	}
 	if ttl > 0 {
@@ -396,7 +396,7 @@ func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
 func sampleServer() *fakeServer {
 	orders := mutex("lock:orders:4711", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 13*time.Second+500*time.Millisecond)
 	orders.Format, orders.Kind, orders.Confidence = "redisson", keyspace.Reentrant, keyspace.Certain
-	orders.Holders[0].Label, orders.Holders[0].Count, orders.Holders[0].Since = "pay-7:52", 3, before(41*time.Second)
+	orders.Holders[0].Label, orders.Holders[0].Depth, orders.Holders[0].Since = "pay-7:52", 3, before(41*time.Second)
 	orders.Renewals, orders.Renewed, orders.Fence = 4, before(3200*time.Millisecond), 812
 	for i := range 11 {
 		orders.Waiters = append(orders.Waiters, keyspace.Waiter{ID: "api-" + humanize.Count(i+2), Since: before(time.Duration(11-i) * time.Second)})
@@ -407,7 +407,7 @@ func sampleServer() *fakeServer {
 	catalog.Format, catalog.Kind = "redisson-rw", keyspace.RW
 	catalog.Holders = nil
 	for _, id := range []string{"api-1:11", "api-2:17", "api-3:04", "api-9:33"} {
-		catalog.Holders = append(catalog.Holders, keyspace.Holder{ID: id, Count: 1, Mode: keyspace.Read, Since: before(7 * time.Second), Expires: after(7500 * time.Millisecond)})
+		catalog.Holders = append(catalog.Holders, keyspace.Holder{ID: id, Depth: 1, Mode: keyspace.Read, Since: before(7 * time.Second), Expires: after(7500 * time.Millisecond)})
 	}
 	catalog.Waiters = []keyspace.Waiter{{ID: "etl-1", Mode: keyspace.Write, Since: before(time.Second)}, {ID: "etl-2", Mode: keyspace.Write}}
 	catalog.DB = 2

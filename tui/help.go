@@ -70,7 +70,7 @@ type explained struct{ what, does string }
 // wordHelp is what short words and signs on the screen mean, for the help and the docs.
 func wordHelp() []explained {
 	return []explained{
-		{"HOLDS", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
+		{"DEPTH", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
 		{"≥3 m", "at least: the hold began before locktop saw it"},
 		{"WAIT ?", "the lock type does not record its waiters"},
 		{"WAIT ≥1", "it does not record them, and another client has asked for the held lock within the last 2 s"},

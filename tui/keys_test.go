@@ -581,9 +581,9 @@ func TestAKeyOfTheConfigurationThatCannotWorkIsAnError(t *testing.T) {
 // The values come from Redis: a value is one argument, and never a flag.
 func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 	server := &fakeServer{locks: []keyspace.Lock{
-		{Key: "a; rm -rf $HOME", Format: "f", Node: "10.0.0.1:6379", DB: 2, Holders: []keyspace.Holder{{ID: "tok", Label: "web-1.prod:4711", Addr: "10.0.0.9:5000", Count: 1}}},
-		{Key: "plain", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}},
-		{Key: "--all", Format: "f", Holders: []keyspace.Holder{{ID: "-rf", Count: 1}}},
+		{Key: "a; rm -rf $HOME", Format: "f", Node: "10.0.0.1:6379", DB: 2, Holders: []keyspace.Holder{{ID: "tok", Label: "web-1.prod:4711", Addr: "10.0.0.9:5000", Depth: 1}}},
+		{Key: "plain", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Depth: 1}}},
+		{Key: "--all", Format: "f", Holders: []keyspace.Holder{{ID: "-rf", Depth: 1}}},
 	}}
 	runner := &fakeRunner{}
 	w := Config{Source: server, Runner: runner, Commands: []RowCommand{

@@ -223,8 +223,8 @@ func (s *state) loadLock(key string) *keyspace.Lock {
 func (s *state) holders(l *keyspace.Lock) string {
 	h := &l.Holders[0]
 	text := s.redactOwner(h.Name())
-	if h.Count > 1 {
-		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
+	if h.Depth > 1 {
+		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Depth))
 	}
 	if s.run.faultLog.isUnaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"

@@ -71,7 +71,7 @@ func lockColumns() []column {
 		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, func(a, b lockView) int {
 			return keyspace.CompareNames(a.firstHolder(), b.firstHolder())
 		}},
-		{widget.Column{Title: "HOLDS", Min: 6, Priority: 6, Right: true}, "count", false, countCell, mostFirst(lockView.Count)},
+		{widget.Column{Title: "DEPTH", Min: 6, Priority: 6, Right: true}, "depth", false, depthCell, mostFirst(lockView.Depth)},
 		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, mostFirst(func(v lockView) int { return v.LeastWaiters(v.now) })},
 		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
@@ -139,17 +139,12 @@ func (v lockView) owner() string {
 	}
 }
 
-func countCell(v lockView, _ int) widget.Cell {
-	n := v.Count()
+func depthCell(v lockView, _ int) widget.Cell {
 	st := v.state.screen.theme.dim
-	if n > 1 {
+	if v.Depth() > 1 {
 		st = v.state.screen.theme.strong
 	}
-	text := strconv.Itoa(n)
-	if v.Kind == keyspace.Semaphore && v.Limit > 0 {
-		text = fmt.Sprintf("%d/%d", len(v.Holders), v.Limit)
-	}
-	return widget.Cell{Style: st, Text: text}
+	return widget.Cell{Style: st, Text: v.DepthText()}
 }
 
 func waitCell(v lockView, _ int) widget.Cell {

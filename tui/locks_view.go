@@ -151,7 +151,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	shapes := make([]widget.Column, len(columns))
 	for i, c := range columns {
 		shapes[i] = c.Column
-		if c.name == "count" && w < roomForTitles {
+		if c.name == "depth" && w < roomForTitles {
 			shapes[i].Title, shapes[i].Min = s.screen.glyphs.Times, 3
 		}
 		switch {
@@ -322,8 +322,8 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	s := v.state
 	name := s.redactOwner(h.Name())
 	depth := ""
-	if h.Count > 1 {
-		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, h.Count)
+	if h.Depth > 1 {
+		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, h.Depth)
 	}
 	held := ""
 	switch age := h.Age(v.now); {

@@ -340,14 +340,14 @@ func (s *state) ofLoad(key string) bool {
 // eventOwner is the width of the client's name in an event.
 const eventOwner = 22
 
-// details returns mode, count, the holder that took the lock, hold time and TTL of an event.
+// details returns mode, depth, the holder that took the lock, hold time and TTL of an event.
 func (s *state) details(e *keyspace.Event) string {
 	held, depth, ttl, taken := "", "", "", ""
 	if e.Held > 0 {
 		held = "held for " + humanize.Duration(e.Held)
 	}
-	if e.Holder.Count > 1 {
-		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, e.Holder.Count)
+	if e.Holder.Depth > 1 {
+		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, e.Holder.Depth)
 	}
 	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && e.Waiter.ID == "" && rest > 0 { // a waiter has no TTL
 		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"

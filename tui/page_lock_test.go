@@ -29,9 +29,9 @@ func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
 func TestASemaphoreShowsItsPermits(t *testing.T) {
 	l := mutex("pool", "web-1", time.Minute)
 	l.Kind, l.Limit = keyspace.Semaphore, 3
-	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Count: 1})
+	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Depth: 1})
 	drive(t, Config{Source: holding(l)}, func(d *driver) {
-		d.want(" 2/3 ").size(140, 40).want("HOLDS", " 2/3 ").press("enter").want("2 of 3 permits in use")
+		d.want(" 2/3 ").size(140, 40).want("DEPTH", " 2/3 ").press("enter").want("2 of 3 permits in use")
 	})
 }
 
@@ -295,7 +295,7 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	w.RedisCLI = []string{"--tls"}
 	w.Source = &fakeServer{locks: []keyspace.Lock{{
 		Key: key, Format: "set-nx", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Node: "10.0.0.9:6380", DB: 3,
-		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Count: 1}},
+		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Depth: 1}},
 	}}}
 	drive(t, w, func(d *driver) {
 		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("r")

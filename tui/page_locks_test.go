@@ -96,7 +96,7 @@ func TestThePageOfLocks(t *testing.T) {
 		"a lock after its deadline is expired": {&fakeServer{}, func(d *driver, v *fakeServer) {
 			over := time.Now().Add(-9 * time.Second)
 			v.locks = []keyspace.Lock{{
-				Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
+				Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Depth: 1, Expires: over}},
 			}}
 			d.size(120, 35).wait(2*tickInterval).want("◌ expired", "-9.", "passed 9.").wantNot("● held", "0.0 s")
 			d.press("enter").want("expired", "its deadline passed 9.").wantNot("0.0 s")
@@ -284,7 +284,7 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		check.False(t, strings.Contains(told, "≥"), "its begin is known: %s", told)
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
-		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
+		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Depth: 1, Seen: after(3 * time.Minute)}}
 		v.locks[1].Expires = after(2 * time.Hour)
 		d.wait(30 * time.Second)
 		line := d.line(" quiet ")
@@ -358,15 +358,15 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 }
 
 func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
-	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Count: 1}
-	ship := keyspace.Holder{ID: "8743c9c0:7", Count: 1}
+	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Depth: 1}
+	ship := keyspace.Holder{ID: "8743c9c0:7", Depth: 1}
 	w := testConfig()
 	locks := []keyspace.Lock{
 		{Key: "lock:a", Format: "locktop", Holders: []keyspace.Holder{pay}, Waiters: []keyspace.Waiter{{ID: ship.ID}}},
 		{Key: "lock:b", Format: "redisson", Holders: []keyspace.Holder{ship}, Waiters: []keyspace.Waiter{{ID: "pay-5~77aa"}, {ID: "pay-55~1"}}},
-		{Key: "lock:c", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-5~beef", Label: "pay-5", Count: 1}}},
-		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Count: 1}}},
-		{Key: "lock:e", Format: "locktop", Holders: []keyspace.Holder{{ID: "solo", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "pay-55~2"}}},
+		{Key: "lock:c", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-5~beef", Label: "pay-5", Depth: 1}}},
+		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Depth: 1}}},
+		{Key: "lock:e", Format: "locktop", Holders: []keyspace.Holder{{ID: "solo", Depth: 1}}, Waiters: []keyspace.Waiter{{ID: "pay-55~2"}}},
 	}
 	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
@@ -390,7 +390,7 @@ func forAnHour(locks []keyspace.Lock) []keyspace.Lock {
 // A filter for an owner shows the locks that it holds and those that it waits for.
 func TestTheFilterFindsLocksByTheirWaiters(t *testing.T) {
 	w := testConfig()
-	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Count: 1}} }
+	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Depth: 1}} }
 	locks := []keyspace.Lock{
 		{Key: "a", Holders: holder("pay-5")},
 		{Key: "b", Holders: holder("ship-1"), Waiters: []keyspace.Waiter{{ID: "pay-5"}}},
@@ -410,7 +410,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 	w := testConfig()
 	holder := func(names ...string) (all []keyspace.Holder) {
 		for _, name := range names {
-			all = append(all, keyspace.Holder{ID: name + "~0f", Label: name, Count: 1})
+			all = append(all, keyspace.Holder{ID: name + "~0f", Label: name, Depth: 1})
 		}
 		return all
 	}
@@ -427,7 +427,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		{Key: "k4", Holders: holder("pay-5")},
 		{Key: "k5", Holders: holder("ship-1"), Waiters: waiter("pay-5~77", "pay-5~78", "nobody~1")},
 		{Key: "k6", Holders: holder("other")},
-		{Key: "k7", Holders: []keyspace.Holder{{ID: "late", Count: 1}}, Waiters: waiter("solo-2~1")}, // its library has no labels
+		{Key: "k7", Holders: []keyspace.Holder{{ID: "late", Depth: 1}}, Waiters: waiter("solo-2~1")}, // its library has no labels
 		{Key: "k8"},
 		{Key: "k9", Holders: holder("next"), Waiters: waiter("late")},
 	}
@@ -469,9 +469,9 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
 	w := testConfig()
 	locks := []keyspace.Lock{
-		{Key: "secret-1", Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
-		{Key: "secret-2", Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
-		{Key: "secret-3", Holders: []keyspace.Holder{{ID: "carol", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
+		{Key: "secret-1", Holders: []keyspace.Holder{{ID: "alice", Depth: 1}}},
+		{Key: "secret-2", Holders: []keyspace.Holder{{ID: "bob", Depth: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
+		{Key: "secret-3", Holders: []keyspace.Holder{{ID: "carol", Depth: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
 	}
 	locks[0].Waiters = []keyspace.Waiter{{ID: "carol"}}
 	w.Source = &fakeServer{locks: forAnHour(locks)}
@@ -517,7 +517,7 @@ func TestOwnershipsOfChangesAreThoseOfAllLocks(t *testing.T) {
 				locks[i] = &keyspace.Lock{Key: fmt.Sprintf("lock:%02d", i), Kind: keyspace.Semaphore, Fence: int64(step)}
 				for range random.IntN(3) {
 					name := fmt.Sprint("owner-", random.IntN(9))
-					locks[i].Holders = append(locks[i].Holders, keyspace.Holder{ID: fmt.Sprint(name, "~", step), Label: name, Count: 1})
+					locks[i].Holders = append(locks[i].Holders, keyspace.Holder{ID: fmt.Sprint(name, "~", step), Label: name, Depth: 1})
 				}
 			}
 		}

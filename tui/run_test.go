@@ -207,7 +207,7 @@ func (n *fakeNotifier) Notify(text string) error {
 // endless returns locks that are held without a deadline.
 func endless(keys ...string) []keyspace.Lock {
 	return mapped(keys, func(key string) keyspace.Lock {
-		return keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}}
+		return keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Depth: 1}}}
 	})
 }
 

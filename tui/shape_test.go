@@ -86,7 +86,7 @@ func payloads() []string {
 func hostile(s string) Config {
 	l := keyspace.Lock{
 		Key: s, Format: s, Kind: keyspace.RW, Confidence: keyspace.Likely, Node: s, Expires: after(time.Minute), Fence: 3,
-		Holders: []keyspace.Holder{{ID: "id" + s, Label: s, Count: 1, Mode: keyspace.Read}, {ID: s + "2", Count: 2}},
+		Holders: []keyspace.Holder{{ID: "id" + s, Label: s, Depth: 1, Mode: keyspace.Read}, {ID: s + "2", Depth: 2}},
 		Waiters: []keyspace.Waiter{{ID: s}},
 	}
 	l.Votes = []keyspace.Vote{{Node: s, Token: s}}

@@ -306,7 +306,7 @@ func TestATimelineKeepsABoundedNumberOfHolds(t *testing.T) {
 	s := state{}
 	at := func(second int) time.Time { return after(time.Duration(second) * time.Second) }
 	held := func(key string, since int) *keyspace.Lock {
-		return &keyspace.Lock{Key: key, Holders: []keyspace.Holder{{ID: fmt.Sprint(key, " since ", since), Count: 1, Since: at(since)}}}
+		return &keyspace.Lock{Key: key, Holders: []keyspace.Holder{{ID: fmt.Sprint(key, " since ", since), Depth: 1, Since: at(since)}}}
 	}
 	acquire := func(l *keyspace.Lock, ended ...keyspace.Holder) {
 		now := l.Holders[0].Since
@@ -356,7 +356,7 @@ func randomLock(random *rand.Rand, key string, was keyspace.Snapshot, at time.Ti
 		l.Kind, most = keyspace.Semaphore, 3
 	}
 	for owner := range random.IntN(most + 1) {
-		h := keyspace.Holder{ID: fmt.Sprint("owner-", owner+random.IntN(2)*3), Count: 1}
+		h := keyspace.Holder{ID: fmt.Sprint("owner-", owner+random.IntN(2)*3), Depth: 1}
 		if random.IntN(8) == 0 {
 			h.ID = fmt.Sprint("since-", at.Unix(), "-", owner) // with its begin
 			h.Since = at.Add(-time.Duration(random.IntN(5)) * time.Second / 2)

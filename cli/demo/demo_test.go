@@ -61,7 +61,7 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 	for _, a := range c.owners {
 		want := a.sample.Want
 		l := locks[want.Key]
-		check.True(t, l.Kind == want.Kind && l.Confidence == want.Confidence && len(l.Holders) == len(want.Holders) && l.Count() == want.Count(),
+		check.True(t, l.Kind == want.Kind && l.Confidence == want.Confidence && len(l.Holders) == len(want.Holders) && l.Depth() == want.Depth(),
 			"%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
 		check.True(t, holderIDs(l) != holderIDs(want) || len(holderIDs(want)) <= shortID,
 			"%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))

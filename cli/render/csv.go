@@ -15,12 +15,12 @@ import (
 // separated by spaces.
 func CSV(w io.Writer, p View) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
+	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "depth",
 		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}
 	for _, l := range p.Locks {
 		rows = append(rows, []string{
 			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(*l)), string(l.State(p.At)),
-			cell(HolderIDs(*l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
+			cell(HolderIDs(*l)), strconv.Itoa(l.Depth()), strconv.Itoa(l.WaiterCount()),
 			strconv.FormatInt(TTL(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
 			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), heldCell(*l, p.At),
 		})

@@ -176,7 +176,7 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		j.AskedAgo = new(int64(ago / time.Second))
 	}
 	j.Holders = Each(l.Holders, func(h keyspace.Holder) Holder {
-		return Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Count, h.Mode, TTL(h.Expires, at)}
+		return Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Depth, h.Mode, TTL(h.Expires, at)}
 	})
 	j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return Waiter{Text(w.ID), Base64(w.ID), w.Mode, since(w.Since, at)} })
 	j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote {

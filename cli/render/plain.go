@@ -60,8 +60,8 @@ func HeldBy(l keyspace.Lock, at time.Time) string {
 			break
 		}
 		name := HolderName(h)
-		if h.Count > 1 {
-			name += fmt.Sprintf(" %s", humanize.Times(h.Count))
+		if h.Depth > 1 {
+			name += fmt.Sprintf(" %s", humanize.Times(h.Depth))
 		}
 		names = append(names, name)
 	}
@@ -107,8 +107,8 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if e.Holder.Mode != "" {
 		fmt.Fprintf(&s, " to %s", e.Holder.Mode)
 	}
-	if e.Holder.Count > 1 {
-		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Count))
+	if e.Holder.Depth > 1 {
+		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Depth))
 	}
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))

@@ -28,16 +28,16 @@ func tableOf(width int) func(io.Writer, View) error {
 func threeLocks() View {
 	orders := keyspace.Lock{
 		Key: "lock:orders:4711", Format: "redisson", Kind: keyspace.Reentrant, Expires: noon.Add(13500 * time.Millisecond),
-		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
+		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Depth: 3}},
 		Waiters: []keyspace.Waiter{{ID: "a"}, {ID: "b"}},
 	}
 	nightly := keyspace.Lock{
 		Key: "job:nightly", Format: "set-nx", Kind: keyspace.Mutex,
-		Holders: []keyspace.Holder{{ID: "token", Label: "cron-2", Count: 1, Since: noon.Add(-2 * time.Minute)}},
+		Holders: []keyspace.Holder{{ID: "token", Label: "cron-2", Depth: 1, Since: noon.Add(-2 * time.Minute)}},
 	}
 	catalog := keyspace.Lock{
 		Key: "rw:catalog", Format: "redisson-rw", Kind: keyspace.RW, Expires: noon.Add(7500 * time.Millisecond),
-		Holders: []keyspace.Holder{{ID: "api-1:1", Count: 1, Mode: keyspace.Read}, {ID: "api-2:7", Count: 2, Mode: keyspace.Read}},
+		Holders: []keyspace.Holder{{ID: "api-1:1", Depth: 1, Mode: keyspace.Read}, {ID: "api-2:7", Depth: 2, Mode: keyspace.Read}},
 	}
 	p := pictureOf(orders, nightly, catalog)
 	p.Cost.Scanned = 1204
@@ -55,7 +55,7 @@ func TestRemediesNameCommands(t *testing.T) {
 }
 
 func TestTheTableHasALockALine(t *testing.T) {
-	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  HELD    TTL     STATE  FINDINGS
+	want := `LOCK              KIND       FORMAT       OWNER                                    DEPTH  WAIT  HELD    TTL     STATE  FINDINGS
 lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     ?       13.5 s  held
 job:nightly       mutex      set-nx       cron-2                                   1      ?     2 m 00  never   held   never-expires
 rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     ?       7.5 s   read
@@ -113,7 +113,7 @@ func TestANarrowTableOmitsColumns(t *testing.T) {
 		check.True(t, slices.Equal(got, want), "in %d cells the columns are %d wide, want %d", width, got, want)
 	}
 	heads := map[int]string{
-		0:  "LOCK KIND FORMAT OWNER COUNT WAIT HELD TTL STATE FINDINGS",
+		0:  "LOCK KIND FORMAT OWNER DEPTH WAIT HELD TTL STATE FINDINGS",
 		80: "LOCK FORMAT OWNER WAIT HELD TTL STATE FINDINGS",
 	}
 	for width, want := range heads {
@@ -143,7 +143,7 @@ rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.
 }
 
 func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
-	want := `key,kind,format,confidence,mode,state,holders,count,waiter_count,ttl_ms,fence,node,db,findings,held_ms
+	want := `key,kind,format,confidence,mode,state,holders,depth,waiter_count,ttl_ms,fence,node,db,findings,held_ms
 lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,,
 job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires,120000
 rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
@@ -189,7 +189,7 @@ func TestNoCellOfCSVIsAFormula(t *testing.T) {
 func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 	l := keyspace.Lock{Key: "k", Kind: keyspace.Semaphore, Format: "f"}
 	for range 256 {
-		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Count: 1})
+		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Depth: 1})
 	}
 	p := View{Snapshot: keyspace.Snapshot{Locks: []*keyspace.Lock{&l}}}
 	for line := range strings.Lines(printed(t, Plain, p) + printed(t, tableOf(0), p)) {
@@ -242,7 +242,7 @@ func encoded(t *testing.T, v any) string {
 func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 	l := keyspace.Lock{
 		Key: "lock:orders:4711", Format: "redisson", Confidence: keyspace.Certain, Kind: keyspace.Reentrant,
-		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3, Mode: keyspace.Write, Expires: noon.Add(13500 * time.Millisecond)}},
+		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Depth: 3, Mode: keyspace.Write, Expires: noon.Add(13500 * time.Millisecond)}},
 		Waiters: []keyspace.Waiter{{ID: "w", Since: noon.Add(-9 * time.Second)}, {ID: "v"}},
 		Expires: noon.Add(13500 * time.Millisecond),
 		Node:    "127.0.0.1:6379",

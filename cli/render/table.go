@@ -34,7 +34,7 @@ func columns(p View) []Column {
 		{"KIND", func(_ View, l keyspace.Lock) string { return string(l.Kind) }, 0, 2},
 		{"FORMAT", func(_ View, l keyspace.Lock) string { return l.Format }, 9, 1},
 		{"OWNER", func(_ View, l keyspace.Lock) string { return owner(l) }, 9, 0},
-		{"COUNT", func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0, 3},
+		{"DEPTH", func(_ View, l keyspace.Lock) string { return l.DepthText() }, 0, 3},
 		{"WAIT", func(p View, l keyspace.Lock) string { return waiting(l, p.At) }, 0, 0},
 		{"HELD", func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
 		{"TTL", func(p View, l keyspace.Lock) string { return Left(l, p.At) }, 0, 0},

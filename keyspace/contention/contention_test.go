@@ -28,7 +28,7 @@ func after(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millise
 func lock(key, format string, holders ...string) *keyspace.Lock {
 	l := &keyspace.Lock{Key: key, Format: format, Kind: keyspace.Mutex}
 	for _, id := range holders {
-		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Count: 1})
+		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Depth: 1})
 	}
 	return l
 }

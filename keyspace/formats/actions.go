@@ -124,7 +124,7 @@ func holderIDs(l keyspace.Lock) []string {
 func fieldsAndCounts(l keyspace.Lock) []string {
 	var all []string
 	for _, h := range l.Holders {
-		all = append(all, h.ID, strconv.Itoa(h.Count))
+		all = append(all, h.ID, strconv.Itoa(h.Depth))
 	}
 	return all
 }

@@ -265,7 +265,7 @@ func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 	for i := range l.Holders {
 		change(i, "holder", func(h *keyspace.Holder) { h.ID = "nobody" })
 		if counts(f) {
-			change(i, "count", func(h *keyspace.Holder) { h.Count++ })
+			change(i, "count", func(h *keyspace.Holder) { h.Depth++ })
 		}
 	}
 	return all
@@ -273,7 +273,7 @@ func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 
 // counts reports whether a format shows how often a lock was entered.
 func counts(f keyspace.Format) bool {
-	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Count() > 1 })
+	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Depth() > 1 })
 }
 
 // heard runs f and returns the messages that are published while it runs, by channel.
@@ -414,7 +414,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				left := holders(t, rdb)
 				check.Require(t, len(left) == len(others), "%d holders are left, want %d", len(left), len(others))
 				for i, h := range left {
-					check.True(t, h.ID == others[i].ID && h.Count == others[i].Count && h.Mode == others[i].Mode,
+					check.True(t, h.ID == others[i].ID && h.Depth == others[i].Depth && h.Mode == others[i].Mode,
 						"left is %+v, want %+v", h, others[i])
 				}
 			})
@@ -476,7 +476,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
 	nodes := make(map[string]inspect.Client)
-	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Count: 1}}}
+	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Depth: 1}}}
 	for _, has := range []string{next, seen, next} {
 		rdb := connect(t, server.ForTest(t).Addr())
 		load(t, rdb, []string{"SET", "lock:a", has, "PX", "60000"})

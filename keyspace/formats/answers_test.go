@@ -246,7 +246,7 @@ type faultyRedlock struct {
 func newFaultyRedlock(t *testing.T, frozen, dead int) *faultyRedlock {
 	t.Helper()
 	f := &faultyRedlock{rig: server.IndependentForTest(t, 5), log: &memoryLog{}}
-	f.seen = keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: tokenSeen, Count: 1}}}
+	f.seen = keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: tokenSeen, Depth: 1}}}
 	nodes := make(map[string]inspect.Client)
 	for i, n := range f.rig.Nodes() {
 		admin := connect(t, n.Addr())

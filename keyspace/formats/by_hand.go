@@ -61,7 +61,7 @@ func hashReentrant() keyspace.Format {
 		Actions: countActions(nil, ""),
 		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
 			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Depth: 2}},
 		},
 			"HSET lock:invoice:2026-118 billing-3:main 2",
 			"PEXPIRE lock:invoice:2026-118 45000")},
@@ -76,7 +76,7 @@ func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	if !ok || depth > 999_999 {
 		return keyspace.Lock{}, keyspace.No
 	}
-	return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}}}, keyspace.Likely
+	return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: e.Members[0].Name, Depth: depth}}}, keyspace.Likely
 }
 
 // isProperty reports whether a field with a number is a property of a lock or a thing, and no
@@ -114,7 +114,7 @@ func stampRW() keyspace.Format {
 					return keyspace.Lock{}, keyspace.No
 				}
 				if since := plausibleStart(at, e.Now); last.ID == "" || since.After(last.Since) {
-					last = keyspace.Holder{ID: m.Value, Count: 1, Mode: modeOf(m.Name), Since: since}
+					last = keyspace.Holder{ID: m.Value, Depth: 1, Mode: modeOf(m.Name), Since: since}
 				}
 			}
 			if last.ID == "" {
@@ -125,7 +125,7 @@ func stampRW() keyspace.Format {
 		Actions: hashRWActions(""),
 		Samples: []keyspace.Sample{sample("read just now, written before", 0, keyspace.Lock{
 			Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "{ms-1000}", Count: 1, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: "{ms-1000}", Depth: 1, Mode: keyspace.Read}},
 		},
 			"HSET rwlock:prices read {ms-1000} write {ms-90000}")},
 	}
@@ -153,12 +153,12 @@ func hashRW() keyspace.Format {
 		Probe: probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
 		Decode: decodeMembers(keyspace.RW, keyspace.Likely, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
 			mode := modeOf(m.Name)
-			return keyspace.Holder{ID: m.Value, Count: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
+			return keyspace.Holder{ID: m.Value, Depth: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
 		}),
 		Actions: hashRWActions("hold_extend"),
 		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
 			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 1, Mode: keyspace.Write}},
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Depth: 1, Mode: keyspace.Write}},
 		},
 			"HSET rwlock:stock w billing-3:main",
 			"PEXPIRE rwlock:stock 30000")},
@@ -248,13 +248,13 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	if !ok || !digits(e.Value, 1, 6) {
 		return keyspace.Lock{}, keyspace.No
 	}
-	l := keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: e.Value, Count: 1, Mode: mode}}}
+	l := keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1, Mode: mode}}}
 	other, both := e.Related[beside]
 	switch {
 	case both && mode == keyspace.Read: // the writer's key represents the lock
 		return keyspace.Lock{}, keyspace.No
 	case both:
-		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
+		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Depth: 1, Mode: keyspace.Read, Expires: other.Expires})
 		l.Evidence = []string{"both keys exist: it is held for reading and for writing at the same time"}
 	}
 	return l, keyspace.Likely
@@ -266,7 +266,7 @@ func readWriteKeysSamples() []keyspace.Sample {
 	broken := opaqueSample("broken: held for reading and for writing at the same time", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
 	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
 	broken.Want.Kind = keyspace.RW
-	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
+	broken.Want.Holders = []keyspace.Holder{{ID: "1", Depth: 1, Mode: keyspace.Write}, {ID: "1", Depth: 1, Mode: keyspace.Read}}
 	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at the same time"}
 	return []keyspace.Sample{reader, broken}
 }

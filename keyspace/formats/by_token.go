@@ -25,7 +25,7 @@ func byToken() []keyspace.Format {
 				return keyspace.Holder{}, false
 			}
 			made := madeAt(id, now)
-			return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
+			return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
 		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir)", "github.com/podium/redis_mutex: lib/redis_mutex",
 			"the value is a UUID that contains the time"),
 			opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)),

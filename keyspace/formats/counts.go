@@ -99,13 +99,13 @@ func dramatiq() keyspace.Format {
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be in use", out)}}
-			l.Holders = []keyspace.Holder{{ID: "permits", Label: "permits", Count: out}} // for all permits in use
+			l.Holders = []keyspace.Holder{{ID: "permits", Label: "permits", Depth: out}} // for all permits in use
 			return l, keyspace.Possible
 		},
 		Samples: []keyspace.Sample{sample("two permits are in use", dramatiqTTL, keyspace.Lock{
 			Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
 			Evidence: []string{"2 permits would be in use"},
-			Holders:  []keyspace.Holder{{ID: "permits", Label: "permits", Count: 2}},
+			Holders:  []keyspace.Holder{{ID: "permits", Label: "permits", Depth: 2}},
 		},
 			"SET pdf-workers 2 PX 900000")},
 	}

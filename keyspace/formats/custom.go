@@ -64,11 +64,11 @@ func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if sure == keyspace.No || e.Truncated() || permitsLeft(e) || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
 		return keyspace.Lock{}, keyspace.No
 	}
-	h := keyspace.Holder{ID: e.Value, Count: 1}
+	h := keyspace.Holder{ID: e.Value, Depth: 1}
 	l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, "the value is "+shape.explain())}
 	if fields, object := objectFields(e.Value); object {
 		r, _ := recordOf(fields)
-		h.Label, h.Count, h.Since = r.owner, r.count, plausibleStart(r.since, e.Now)
+		h.Label, h.Depth, h.Since = r.owner, r.count, plausibleStart(r.since, e.Now)
 	}
 	if at := timeIn(e.Value); !at.IsZero() {
 		h.Since = plausibleStart(at, e.Now)
@@ -107,7 +107,7 @@ func customHash() keyspace.Format {
 		Samples: []keyspace.Sample{
 			sample("one hold", time.Minute, keyspace.Lock{
 				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
+				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Depth: 2}},
 				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
 			},
 				"DEL claim:task:31",
@@ -115,7 +115,7 @@ func customHash() keyspace.Format {
 				"PEXPIRE claim:task:31 60000"),
 			sample("an owner for each of two jobs", 0, keyspace.Lock{
 				Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
+				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Depth: 1}, {ID: "import=web-2:17", Label: "web-2:17", Depth: 1}},
 				Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
 			},
 				"DEL running-jobs",
@@ -133,7 +133,7 @@ func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	switch {
 	case ok && r.shape() == leaseShape && (hint != noClaim || !otherName(e.Key)), ok && hint != noClaim && 2*r.others <= len(e.Members):
 		l := keyspace.Lock{Kind: keyspace.Mutex, Evidence: customEvidence(word, fmt.Sprintf("the fields name the holder %q", r.owner))}
-		l.Holders = []keyspace.Holder{{ID: fieldID(r.fields), Label: r.owner, Count: r.count, Since: plausibleStart(r.since, e.Now)}}
+		l.Holders = []keyspace.Holder{{ID: fieldID(r.fields), Label: r.owner, Depth: r.count, Since: plausibleStart(r.since, e.Now)}}
 		return l, keyspace.Possible
 	case hint == fullClaim:
 		return decodeOwnerTable(e, word)
@@ -147,7 +147,7 @@ func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 func decodeOwnerTable(e keyspace.Entry, word string) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, fmt.Sprintf("each of %d fields has an owner or a time", len(e.Members)))}
 	for _, m := range e.Members {
-		h := keyspace.Holder{ID: fieldID([]recordField{{m.Name, m.Value}}), Label: m.Value, Count: 1}
+		h := keyspace.Holder{ID: fieldID([]recordField{{m.Name, m.Value}}), Label: m.Value, Depth: 1}
 		switch shape := shapeOf(m.Value); {
 		case shape == timeShape && shapeOf(m.Name) >= tokenShape:
 			h.Label = m.Name
@@ -205,13 +205,13 @@ func fieldActions() *keyspace.Actions {
 			}
 			for _, h := range l.Holders {
 				some := fieldsOf(h.ID)
-				if some == nil || removal == "HDEL" && h.Count != 1 {
+				if some == nil || removal == "HDEL" && h.Depth != 1 {
 					fields = nil // it is no hold as it is stored
 					break
 				}
 				fields = append(fields, some...)
 			}
-			args := append([]string{removal, strconv.Itoa(l.Holders[0].Count), strconv.Itoa(len(fields) / 2)}, fields...)
+			args := append([]string{removal, strconv.Itoa(l.Holders[0].Depth), strconv.Itoa(len(fields) / 2)}, fields...)
 			return append(args, countFields...)
 		},
 		ForceRelease: script("fields_check", "fields_release"),
@@ -234,7 +234,7 @@ func customZset() keyspace.Format {
 		Actions:  memberActions(inZset, ""),
 		Samples: []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
 			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Depth: 1}, {ID: "web-2:17", Depth: 1}},
 			Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
 		},
 			"DEL sem:render",
@@ -269,7 +269,7 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		if at.IsZero() || at.Sub(e.Now).Abs() > maxHoldTime || !isHolderName(m.Name) {
 			return keyspace.Lock{}, keyspace.No
 		}
-		h := keyspace.Holder{ID: m.Name, Count: 1}
+		h := keyspace.Holder{ID: m.Name, Depth: 1}
 		setTime(&h, at, e.Now)
 		ends = ends || !h.Expires.IsZero()
 		l.Holders = append(l.Holders, h)
@@ -299,14 +299,14 @@ func customSet() keyspace.Format {
 				if shape := shapeOf(m.Name); shape != processShape && shape != tokenShape {
 					return keyspace.Lock{}, keyspace.No
 				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1})
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1})
 			}
 			return ifHeld(l, keyspace.Possible)
 		},
 		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{
 			Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Depth: 1}, {ID: "web-2:17", Depth: 1}},
 			Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
 		},
 			"DEL gpu:holders",

@@ -76,7 +76,7 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 		f.Actions.Args(lock)
 	}
 	for _, h := range lock.Holders {
-		check.True(t, h.Count >= 1 && !h.Since.After(e.Now), "%s reads %+v as held %d times since %v", f.Name, e, h.Count, h.Since)
+		check.True(t, h.Depth >= 1 && !h.Since.After(e.Now), "%s reads %+v as held %d times since %v", f.Name, e, h.Depth, h.Since)
 	}
 	first := e.Value[:min(len(e.Value), 128)]
 	for _, m := range e.Members {

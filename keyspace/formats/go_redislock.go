@@ -22,7 +22,7 @@ func goRedislock() keyspace.Format {
 		},
 		Samples: []keyspace.Sample{sample("entered three times", 30*time.Second, keyspace.Lock{
 			Key: "{stock:7}", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Count: 3}},
+			Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Depth: 3}},
 		},
 			"SET {stock:7} lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d PX 30000",
 			"SET {stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d 3 PX 30000")},
@@ -47,7 +47,7 @@ func countedMutex(f keyspace.Format, token func(string, time.Time) (keyspace.Hol
 		}
 		l, keys := keyspace.Lock{Kind: keyspace.Reentrant}, beside(e.Key, e.Value)
 		if depth, ok := count(e.Related[keys[0]].Value); ok {
-			h.Count = depth
+			h.Depth = depth
 		}
 		l.Holders = []keyspace.Holder{h}
 		if len(keys) > 1 {
@@ -88,7 +88,7 @@ func goRedislockFair() keyspace.Format {
 			if e.Value == "" || e.Truncated() || e.Expires.IsZero() {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l := keyspace.Lock{Kind: keyspace.Fair, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}
+			l := keyspace.Lock{Kind: keyspace.Fair, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}
 			sure := keyspace.Possible
 			for _, m := range e.Related[queue(e.Key)].Members {
 				if m.Name == e.Value {
@@ -105,7 +105,7 @@ func goRedislockFair() keyspace.Format {
 		Actions: goRedislockFairActions(queue),
 		Samples: []keyspace.Sample{sample("with one in the queue", 30*time.Second, keyspace.Lock{
 			Key: "{print:a4}", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: "req-1", Count: 1}},
+			Holders: []keyspace.Holder{{ID: "req-1", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: "req-2"}},
 		},
 			"SET {print:a4} req-1 PX 30000",
@@ -130,7 +130,7 @@ func goRedislockRW() keyspace.Format {
 			Args: func(l keyspace.Lock) []string {
 				seen := []string{strconv.Itoa(len(l.Holders))}
 				for _, h := range l.Holders {
-					seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
+					seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Depth))
 				}
 				return seen
 			},
@@ -140,13 +140,13 @@ func goRedislockRW() keyspace.Format {
 		Samples: []keyspace.Sample{
 			sample("two readers, one of them twice", 30*time.Second, keyspace.Lock{
 				Key: "page:home", Kind: keyspace.RW,
-				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 1, Mode: keyspace.Read}, {ID: "lock_token:" + sampleUUID2, Count: 2, Mode: keyspace.Read}},
+				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Depth: 1, Mode: keyspace.Read}, {ID: "lock_token:" + sampleUUID2, Depth: 2, Mode: keyspace.Read}},
 			},
 				"HSET page:home mode read rcount 3 r:lock_token:"+sampleUUID1+" 1 r:lock_token:"+sampleUUID2+" 2",
 				"PEXPIRE page:home 30000"),
 			sample("a writer", 30*time.Second, keyspace.Lock{
 				Key: "page:about", Kind: keyspace.RW,
-				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 2, Mode: keyspace.Write}},
+				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Depth: 2, Mode: keyspace.Write}},
 			},
 				"HSET page:about mode write writer lock_token:"+sampleUUID1+" wcount 2",
 				"PEXPIRE page:about 30000"),
@@ -172,22 +172,22 @@ func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		case m.Name == "rcount":
 			counted = counted || number
 		case m.Name == "wcount" && number:
-			writer.Count = n
+			writer.Depth = n
 		case m.Name == "writer":
 			writer.ID = m.Value
 		case reads && number:
-			l.Holders = append(l.Holders, keyspace.Holder{ID: reader, Count: n, Mode: keyspace.Read})
+			l.Holders = append(l.Holders, keyspace.Holder{ID: reader, Depth: n, Mode: keyspace.Read})
 		default:
 			return keyspace.Lock{}, keyspace.No
 		}
 	}
-	if writer.ID != "" && writer.Count > 0 {
+	if writer.ID != "" && writer.Depth > 0 {
 		l.Holders = append([]keyspace.Holder{writer}, l.Holders...)
 	}
 	switch {
 	case len(l.Holders) == 0, e.Truncated():
 		return keyspace.Lock{}, keyspace.No
-	case mode == "write" && writer.Count > 0, mode == "read" && counted:
+	case mode == "write" && writer.Depth > 0, mode == "read" && counted:
 		return l, keyspace.Certain
 	default:
 		return keyspace.Lock{}, keyspace.No

@@ -19,7 +19,7 @@ func huey() keyspace.Format {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
 				if _, name, ok := strings.Cut(m.Name, ".lock."); ok {
-					l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: name, Count: 1})
+					l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: name, Depth: 1})
 				}
 			}
 			if len(l.Holders) > 1 {
@@ -30,7 +30,7 @@ func huey() keyspace.Format {
 		Actions: memberActions(inHash, ""),
 		Samples: []keyspace.Sample{sample("a task that runs", 0, keyspace.Lock{
 			Key: "huey.results.shop", Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
+			Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Depth: 1}},
 		},
 			"HSET huey.results.shop shop.lock.reindex "+"\x80\x04\x8c\x011\x94.")},
 	}

@@ -34,7 +34,7 @@ func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 	if id, cut := len(host)-37, len(host) > 37; cut && host[id] == ':' && isUUID(host[id+1:]) {
 		host = host[:id]
 	}
-	return keyspace.Holder{ID: value, Label: host, Count: 1, Since: plausibleStart(at, now)}, true
+	return keyspace.Holder{ID: value, Label: host, Depth: 1, Since: plausibleStart(at, now)}, true
 }
 
 // jedisLock is the format of tokens with a UUID and a time in ms: in
@@ -79,5 +79,5 @@ func endsItself(name, key, value string, ttl time.Duration, why string) keyspace
 // stamped parses a UUID, a separator and 13 digits.
 func stamped(value string, _ time.Time) (keyspace.Holder, bool) {
 	ok := len(value) == 37+13 && isUUID(value[:36]) && strings.IndexByte(":._", value[36]) >= 0 && digits(value[37:], 13, 13)
-	return keyspace.Holder{ID: value, Count: 1}, ok
+	return keyspace.Holder{ID: value, Depth: 1}, ok
 }

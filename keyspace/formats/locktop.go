@@ -173,7 +173,7 @@ func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	if !ok || id.Version() != 7 {
 		return keyspace.Holder{}, false
 	}
-	return keyspace.Holder{ID: token, Label: label, Count: 1, Since: madeAt(id, now)}, true
+	return keyspace.Holder{ID: token, Label: label, Depth: 1, Since: madeAt(id, now)}, true
 }
 
 // locktopFence returns the last fencing token, 0 if there is none.
@@ -193,13 +193,13 @@ func locktopSamples() []keyspace.Sample {
 	)
 	return []keyspace.Sample{
 		sample("held for nine seconds, fenced", 30*time.Second,
-			keyspace.Lock{Key: "orders:4712", Kind: keyspace.Mutex, Fence: 1207, Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}}},
+			keyspace.Lock{Key: "orders:4712", Kind: keyspace.Mutex, Fence: 1207, Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}}},
 			"SET orders:4712 "+token+" PX 30000",
 			"SET {orders:4712}:fence 1207",
 			"DEL {orders:4712}:waiters"),
 		sample("held, and two processes wait", 30*time.Second, keyspace.Lock{
 			Key: "orders:4713", Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: "api-2:17~5f1c2a3b4d5e"}, {ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
 			"SET orders:4713 "+token+" PX 30000",
@@ -208,7 +208,7 @@ func locktopSamples() []keyspace.Sample {
 			"PEXPIRE {orders:4713}:waiters 30000"),
 		sample("fair, with two in the queue", 20*time.Second, keyspace.Lock{
 			Key: "{fleet}:dispatch", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
 		},
 			"SET {fleet}:dispatch "+token+" PX 20000",
@@ -237,7 +237,7 @@ func locktopReentrant() keyspace.Format {
 			"receive the key on {key}:free"),
 		Samples: []keyspace.Sample{sample("entered twice, and a process waits", 30*time.Second, keyspace.Lock{
 			Key: "ledger:2026", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 2}},
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 2}},
 			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
 			"DEL ledger:2026 {ledger:2026}:waiters",
@@ -255,7 +255,7 @@ func decodeLocktopReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidenc
 	if !ok {
 		return keyspace.Lock{}, keyspace.No
 	}
-	if h.Count, ok = count(e.Members[0].Value); !ok {
+	if h.Depth, ok = count(e.Members[0].Value); !ok {
 		return keyspace.Lock{}, keyspace.No
 	}
 	return keyspace.Lock{

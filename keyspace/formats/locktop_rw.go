@@ -31,7 +31,7 @@ func locktopRW() keyspace.Format {
 					if h.Mode == keyspace.Write {
 						field, behind = "w", ":"+h.ID
 					}
-					seen = append(seen, field, strconv.Itoa(h.Count), behind)
+					seen = append(seen, field, strconv.Itoa(h.Depth), behind)
 				}
 				return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 			},
@@ -111,7 +111,7 @@ func appendHold(all []keyspace.Holder, now time.Time, value, token string, mode 
 	if !deadline.After(now) {
 		return all, true
 	}
-	h.Count, h.Mode, h.Expires = n, mode, deadline
+	h.Depth, h.Mode, h.Expires = n, mode, deadline
 	return append(all, h), true
 }
 
@@ -150,7 +150,7 @@ func locktopRWSamples() []keyspace.Sample {
 	return []keyspace.Sample{
 		sample("two readers, one that died, and two writers that wait", 25*time.Second, keyspace.Lock{
 			Key: "rates:eur", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read}, {ID: b, Label: "web-2:12", Count: 2, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1, Mode: keyspace.Read}, {ID: b, Label: "web-2:12", Depth: 2, Mode: keyspace.Read}},
 			Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
 		},
 			"DEL rates:eur {rates:eur}:waiters",
@@ -160,7 +160,7 @@ func locktopRWSamples() []keyspace.Sample {
 			"PEXPIRE rates:eur 30000"),
 		sample("a writer that reads, too, fenced", 28*time.Second, keyspace.Lock{
 			Key: "rates:usd", Kind: keyspace.RW, Fence: 17,
-			Holders: []keyspace.Holder{{ID: b, Label: "web-2:12", Count: 1, Mode: keyspace.Write}, {ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: b, Label: "web-2:12", Depth: 1, Mode: keyspace.Write}, {ID: a, Label: "web-1:31", Depth: 1, Mode: keyspace.Read}},
 		},
 			"DEL rates:usd",
 			"HSET rates:usd v "+rwFormat+" w 1:{ms+27000}:"+b+" r:"+a+" 1:{ms+28000}",

@@ -89,7 +89,7 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 	return []keyspace.Sample{
 		sample("two of three permits in use, one of a holder that died, and a process waits", 25*time.Second, keyspace.Lock{
 			Key: "gpu:0", Kind: keyspace.Semaphore, Limit: 3, Remaining: 1, Fence: 311,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1}, {ID: b, Label: "web-2:12", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
 			"DEL gpu:0 {gpu:0}:waiters",
@@ -100,7 +100,7 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 			"PEXPIRE {gpu:0}:waiters 25000"),
 		sample("more permits in use than the limit, which was lowered", 25*time.Second, keyspace.Lock{
 			Key: "{gpu}:1", Kind: keyspace.Semaphore, Limit: 1,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1}, {ID: b, Label: "web-2:12", Depth: 1}},
 		},
 			"DEL {gpu}:1",
 			"ZADD {gpu}:1 {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:1",

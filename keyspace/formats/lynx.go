@@ -19,7 +19,7 @@ func lynx() keyspace.Format {
 		Match:    ends("}:owner"),
 		Samples: []keyspace.Sample{sample("the third hold, entered twice", 30*time.Second, keyspace.Lock{
 			Key: prefix + "orders:42}:owner", Kind: keyspace.Reentrant, Fence: 3,
-			Holders: []keyspace.Holder{{ID: token, Label: "api-1-10.0.0.7-4242", Count: 2}},
+			Holders: []keyspace.Holder{{ID: token, Label: "api-1-10.0.0.7-4242", Depth: 2}},
 		},
 			"SET "+prefix+"orders:42}:owner "+token+" PX 30000",
 			"SET "+prefix+"orders:42}:count 2 PX 30000",
@@ -34,5 +34,5 @@ func lynx() keyspace.Format {
 func lynxOwner(value string, _ time.Time) (keyspace.Holder, bool) {
 	process, _, ok := cutLast(value, "-")
 	process, _, _ = cutLast(process, "-")
-	return keyspace.Holder{ID: value, Label: process, Count: 1}, ok
+	return keyspace.Holder{ID: value, Label: process, Depth: 1}, ok
 }

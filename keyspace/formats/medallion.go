@@ -29,7 +29,7 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 	if !ok || !named || machine == "" || !digits(process, 1, 10) {
 		return keyspace.Holder{}, false
 	}
-	return keyspace.Holder{ID: value, Label: machine + " process " + process, Count: 1}, true
+	return keyspace.Holder{ID: value, Label: machine + " process " + process, Depth: 1}, true
 }
 
 // medallionReadersLock is the format of the library's read/write lock with readers: a
@@ -59,8 +59,8 @@ func medallionReadersLock() keyspace.Format {
 		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{sample("two readers, and a writer that waits", 30*time.Second, keyspace.Lock{
 			Key: "tariff.readers", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
-				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Depth: 1, Mode: keyspace.Read},
+				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Depth: 1, Mode: keyspace.Read}},
 			Waiters: []keyspace.Waiter{{ID: sampleMachine + sampleHex3, Mode: keyspace.Write}},
 		},
 			"SADD tariff.readers "+sampleMachine+sampleHex1+" "+sampleMachine+sampleHex2,
@@ -129,8 +129,8 @@ func medallionSemaphore() keyspace.Format {
 		Actions: memberActions(inZset, "scores_extend"),
 		Samples: []keyspace.Sample{sample("two permits, and one that is over", 29*time.Second, keyspace.Lock{
 			Key: "converters", Kind: keyspace.Semaphore,
-			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1},
-				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1}},
+			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Depth: 1},
+				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Depth: 1}},
 		},
 			"DEL converters",
 			"ZADD converters {ms+18000}.25 "+sampleMachine+sampleHex1+" {ms+29000}.5 "+sampleMachine+sampleHex2+" {ms-4000}.5 "+sampleMachine+sampleHex3,

@@ -70,7 +70,7 @@ func redisSemaphore() keyspace.Format {
 			func(l keyspace.Lock) []string { return []string{l.Key + ":released"} }),
 		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
 			Key: "semaphore:render", Kind: keyspace.Semaphore,
-			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+			Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}, {ID: sampleUUID2 + "_0", Depth: 1}, {ID: sampleUUID2 + "_1", Depth: 1}},
 		},
 			"DEL semaphore:render",
 			"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
@@ -116,7 +116,7 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 	for _, m := range e.Members {
 		at, _ := atScore(m.Score)
 		if until := at.Add(timeout); until.After(e.Now) {
-			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Expires: until})
 		}
 	}
 	return ifHeld(l, semaphoreName(e.Key))

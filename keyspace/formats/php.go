@@ -93,7 +93,7 @@ func nextcloud() keyspace.Format {
 }
 
 func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
-	h := keyspace.Holder{ID: value, Count: 1, Mode: keyspace.Write}
+	h := keyspace.Holder{ID: value, Depth: 1, Mode: keyspace.Write}
 	if strings.Trim(value, `"`) == "exclusive" {
 		return h, true
 	}
@@ -141,7 +141,7 @@ func magento() keyspace.Format {
 		},
 		Samples: []keyspace.Sample{sample("a request that runs, and two that wait", time.Hour, keyspace.Lock{
 			Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Waiting: 2,
-			Holders:  []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
+			Holders:  []keyspace.Holder{{ID: "shop-01|3121", Depth: 1}},
 			Evidence: []string{"3 attempts to lock were counted"},
 		},
 			"HSET sess_8f14e45fceea167a lock 3 pid shop-01|3121 wait 2 data :1: req 3 writes 9",
@@ -170,11 +170,11 @@ func symfony() keyspace.Format {
 		Actions:  symfonyActions(),
 		Samples: []keyspace.Sample{
 			sample("a writer", 300*time.Second,
-				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
+				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Depth: 1, Mode: keyspace.Write}}},
 				"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
 				"PEXPIREAT invoice:2026-118 {ms+300000}"),
 			sample("a reader, and one that is gone", 60*time.Second,
-				keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
+				keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Depth: 1, Mode: keyspace.Read}}},
 				"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
 				"PEXPIREAT invoice:2026-119 {ms+60000}"),
 		},
@@ -215,7 +215,7 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		case m.Name == symfonyWrite:
 			mode = keyspace.Write
 		case thirtyTwoBytes(m.Name):
-			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Expires: until})
 		default:
 			return keyspace.Lock{}, keyspace.No
 		}

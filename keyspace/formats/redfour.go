@@ -26,7 +26,7 @@ func redfour() keyspace.Format {
 			WakeHint:     "receive the key on {namespace}-release",
 		},
 		Samples: []keyspace.Sample{sample("the seventh hold of the namespace", 30*time.Second, keyspace.Lock{
-			Key: "lock:mailbox:42", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "7", Count: 1}}, Fence: 7,
+			Key: "lock:mailbox:42", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "7", Depth: 1}}, Fence: 7,
 		},
 			"HSET lock:mailbox:42 index 7",
 			"PEXPIRE lock:mailbox:42 30000",
@@ -54,7 +54,7 @@ func decodeRedfour(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if len(e.Members) != 1 || e.Members[0].Name != "index" || e.Expires.IsZero() || number(e.Members[0].Value) <= 0 {
 		return keyspace.Lock{}, keyspace.No
 	}
-	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Members[0].Value, Count: 1}}, Fence: number(e.Members[0].Value)}
+	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Members[0].Value, Depth: 1}}, Fence: number(e.Members[0].Value)}
 	for _, counter := range e.Related {
 		if number(counter.Value) >= l.Fence {
 			return l, keyspace.Certain

@@ -25,7 +25,7 @@ func redislock() keyspace.Format {
 			}
 			return keyspace.Lock{
 				Kind:    keyspace.Mutex,
-				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Count: 1}},
+				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}},
 			}, sure
 		},
 		Actions: tokenActions(),

@@ -142,7 +142,7 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	}
 	l := keyspace.Lock{
 		Kind:    keyspace.Reentrant,
-		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}},
+		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Depth: depth}},
 		Waiting: subscribers(e),
 	}
 	until := deadlines(e.Related[redissonName(redissonTimeouts, e.Key)])
@@ -163,17 +163,17 @@ func redissonSamples() []keyspace.Sample {
 	)
 	return []keyspace.Sample{
 		sample("entered three times", 30*time.Second,
-			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":52", Count: 3}}},
+			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":52", Depth: 3}}},
 			"HSET orders:4711 "+client+":52 3",
 			"PEXPIRE orders:4711 30000"),
 		sample("unlocked once just now", 30*time.Second,
-			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":7", Count: 1}}},
+			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":7", Depth: 1}}},
 			"HSET {billing}:month-end "+client+":7 1",
 			"PEXPIRE {billing}:month-end 30000",
 			"SET redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff 0 PX 5000"),
 		sample("fair, with two in the queue", 30*time.Second, keyspace.Lock{
 			Key: "printer:ground-floor", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: client + ":1", Count: 1}},
+			Holders: []keyspace.Holder{{ID: client + ":1", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: other + ":51"}, {ID: client + ":9"}},
 		},
 			"HSET printer:ground-floor "+client+":1 1",
@@ -182,12 +182,12 @@ func redissonSamples() []keyspace.Sample {
 			"RPUSH redisson_lock_queue:{printer:ground-floor} "+other+":51 "+client+":9",
 			"ZADD redisson_lock_timeout:{printer:ground-floor} {ms+330000} "+other+":51 {ms+630000} "+client+":9"),
 		sample("fenced, and entered twice", 30*time.Second,
-			keyspace.Lock{Key: "vault:rotation", Kind: keyspace.Reentrant, Fence: 41, Holders: []keyspace.Holder{{ID: other + ":3", Count: 2}}},
+			keyspace.Lock{Key: "vault:rotation", Kind: keyspace.Reentrant, Fence: 41, Holders: []keyspace.Holder{{ID: other + ":3", Depth: 2}}},
 			"HSET vault:rotation "+other+":3 2",
 			"PEXPIRE vault:rotation 30000",
 			"SET redisson_lock_token:{vault:rotation} 41"),
 		sample("of node-redisson", 12*time.Second,
-			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":" + other, Count: 1}}},
+			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":" + other, Depth: 1}}},
 			"HSET thumbnails:88 "+client+":"+other+" 1",
 			"PEXPIRE thumbnails:88 12000"),
 	}

@@ -20,7 +20,7 @@ func redissonMulti() keyspace.Format {
 		Decode: decodeRedissonMulti,
 		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
 			Key: "warehouse-group", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: owner, Label: b, Count: 2}, {ID: owner, Label: a, Count: 1}},
+			Holders: []keyspace.Holder{{ID: owner, Label: b, Depth: 2}, {ID: owner, Label: a, Depth: 1}},
 		},
 			"HSET warehouse-group "+a+" "+owner+" "+a+":"+owner+multiExpires+" {ms+30000} "+a+":"+owner+multiCount+" 1 "+
 				b+" "+owner+" "+b+":"+owner+multiExpires+" {ms+30000} "+b+":"+owner+multiCount+" 2",
@@ -55,7 +55,7 @@ func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		depth, counted := count(fields[m.Name+":"+m.Value+multiCount])
 		until, _ := atMilli(fields[m.Name+":"+m.Value+multiExpires])
 		if counted {
-			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Label: m.Name, Count: depth, Expires: until})
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Label: m.Name, Depth: depth, Expires: until})
 		}
 	}
 	return ifHeld(l, keyspace.Certain)
@@ -162,7 +162,7 @@ func redissonPermits() keyspace.Format {
 				if timed && !until.After(e.Now) {
 					continue // expired, but still in the zset
 				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Expires: until})
 				if timed && until.After(l.Expires) {
 					l.Expires = until
 				}
@@ -181,7 +181,7 @@ func redissonPermits() keyspace.Format {
 		Actions: redissonPermitsActions(left),
 		Samples: []keyspace.Sample{sample("two of three permits taken", 60*time.Second, keyspace.Lock{
 			Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Remaining: 1, Limit: 3,
-			Holders: []keyspace.Holder{{ID: b, Count: 1}, {ID: a, Count: 1}},
+			Holders: []keyspace.Holder{{ID: b, Depth: 1}, {ID: a, Depth: 1}},
 		},
 			"SET gpu 1",
 			"DEL {gpu}:timeout",

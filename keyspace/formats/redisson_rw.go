@@ -51,7 +51,7 @@ func redissonRWActions() *keyspace.Actions {
 		Keys: func(l keyspace.Lock) []string {
 			keys := []string{l.Key}
 			for _, h := range l.Holders {
-				for i := 1; h.Mode == keyspace.Read && i <= min(h.Count, timeoutsPerReader); i++ {
+				for i := 1; h.Mode == keyspace.Read && i <= min(h.Depth, timeoutsPerReader); i++ {
 					keys = append(keys, readerTimeoutKey(l.Key, h.ID, i))
 				}
 			}
@@ -104,7 +104,7 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			h.Mode = keyspace.Write
 		}
 		var ok bool
-		if h.Count, ok = count(m.Value); !ok || !redissonOwner(owner) {
+		if h.Depth, ok = count(m.Value); !ok || !redissonOwner(owner) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		if !writes {
@@ -150,7 +150,7 @@ func redissonRWSamples() []keyspace.Sample {
 	return []keyspace.Sample{
 		sample("three readers, one of them twice", 30*time.Second, keyspace.Lock{
 			Key: "rw:catalog", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: a, Count: 1, Mode: keyspace.Read}, {ID: b, Count: 1, Mode: keyspace.Read}, {ID: c, Count: 2, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: a, Depth: 1, Mode: keyspace.Read}, {ID: b, Depth: 1, Mode: keyspace.Read}, {ID: c, Depth: 2, Mode: keyspace.Read}},
 		},
 			"HSET rw:catalog mode read "+a+" 1 "+b+" 1 "+c+" 2",
 			"PEXPIRE rw:catalog 30000",
@@ -160,7 +160,7 @@ func redissonRWSamples() []keyspace.Sample {
 			"SET {rw:catalog}:"+c+":rwlock_timeout:2 1 PX 30000"),
 		sample("a writer that has entered twice and reads, too", 60*time.Second, keyspace.Lock{
 			Key: "rw:prices", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: b + ":write", Count: 2, Mode: keyspace.Write}, {ID: b, Count: 1, Mode: keyspace.Read}},
+			Holders: []keyspace.Holder{{ID: b + ":write", Depth: 2, Mode: keyspace.Write}, {ID: b, Depth: 1, Mode: keyspace.Read}},
 		},
 			"HSET rw:prices mode write "+b+":write 2 "+b+" 1",
 			"PEXPIRE rw:prices 60000",

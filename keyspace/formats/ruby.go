@@ -43,7 +43,7 @@ func suo() keyspace.Format {
 			return l, keyspace.Certain
 		},
 		Samples: []keyspace.Sample{sample("held", 0,
-			keyspace.Lock{Key: "suo:gallery", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}}},
+			keyspace.Lock{Key: "suo:gallery", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Depth: 1}}},
 			"SET suo:gallery "+"\x91"+suoPair+"\x41\xda\x47\xc8\x4e\x00\x00\x00"+"\xb8"+"qL3xN0b2Zf8dYw5tKcVj6Q==")},
 	}
 }
@@ -68,7 +68,7 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 		return h, "", false
 	}
 	at := time.UnixMilli(int64(seconds * 1000))
-	return keyspace.Holder{ID: s[9 : 9+n], Count: 1, Since: plausibleStart(at, now)}, s[9+n:], true
+	return keyspace.Holder{ID: s[9 : 9+n], Depth: 1, Since: plausibleStart(at, now)}, s[9+n:], true
 }
 
 // redisSemaphoreRB is the format of Ruby's redis-semaphore, which sidekiq-unique-jobs
@@ -95,7 +95,7 @@ func redisSemaphoreRB() keyspace.Format {
 				if !ok {
 					return keyspace.Lock{}, keyspace.No
 				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: plausibleStart(at, e.Now)})
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Since: plausibleStart(at, e.Now)})
 			}
 			l.Limit = l.Remaining + int(e.Len)
 			return ifHeld(l, keyspace.Certain)
@@ -103,7 +103,7 @@ func redisSemaphoreRB() keyspace.Format {
 		Actions: rubySemaphoreActions(),
 		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
 			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
-			Holders: []keyspace.Holder{{ID: "1", Count: 1}},
+			Holders: []keyspace.Holder{{ID: "1", Depth: 1}},
 		},
 			"HSET SEMAPHORE:encoder:GRABBED 1 {f-7000}",
 			"DEL SEMAPHORE:encoder:AVAILABLE",
@@ -165,7 +165,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 				if !ok && !strings.HasPrefix(m.Value, "{") { // version 9 stores an object
 					return keyspace.Lock{}, keyspace.No
 				}
-				h := keyspace.Holder{ID: m.Name, Count: 1}
+				h := keyspace.Holder{ID: m.Name, Depth: 1}
 				if ok {
 					h.Since = plausibleStart(at, e.Now)
 				}
@@ -184,7 +184,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 		Actions: sidekiqActions(),
 		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
 			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Count: 1}},
+			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: "9c5d8e0f4f2b8c6a1d4e9a7b"}},
 		},
 			"SET "+uniqueJobs+sampleHex1+" 4f2b8c6a1d4e9a7b9c5d8e0f",
@@ -339,7 +339,7 @@ func discourse() keyspace.Format {
 			if !ok || !digits(e.Value, 10, 10) || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
 				return keyspace.Lock{}, keyspace.No
 			}
-			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, sure(e.Key, true)
+			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}, sure(e.Key, true)
 		},
 		Actions: valueActions(),
 		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},

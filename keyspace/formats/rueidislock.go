@@ -91,7 +91,7 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 			holder = other.Value
 		}
 	}
-	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: holder, Count: 1}}}
+	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: holder, Depth: 1}}}
 	if keys > 1 {
 		l.Evidence = []string{strconv.Itoa(votes[holder]) + " of its " + strconv.Itoa(keys) + " keys have the same value"}
 	}

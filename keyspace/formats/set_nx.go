@@ -52,7 +52,7 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	}
 	l := keyspace.Lock{
 		Kind:    keyspace.Unknown,
-		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Count: 1, Since: madeAt(t.id, e.Now)}},
+		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Depth: 1, Since: madeAt(t.id, e.Now)}},
 
 		Unchecked: namesNoHolder(e.Value),
 	}
@@ -121,7 +121,7 @@ func held(name, key, token, label string, ttl time.Duration) keyspace.Sample {
 		Commands: [][]string{command},
 		Want: keyspace.Lock{
 			Key: key, Kind: keyspace.Mutex, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: token, Label: label, Count: 1}},
+			Holders: []keyspace.Holder{{ID: token, Label: label, Depth: 1}},
 		},
 		TTL: ttl,
 	}

@@ -76,7 +76,7 @@ func (s stringLock) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence
 // information about the holder.
 func opaqueToken(is func(string) bool) func(string, time.Time) (keyspace.Holder, bool) {
 	return func(value string, _ time.Time) (keyspace.Holder, bool) {
-		return keyspace.Holder{ID: value, Count: 1}, is(value)
+		return keyspace.Holder{ID: value, Depth: 1}, is(value)
 	}
 }
 

@@ -35,7 +35,7 @@ func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	if !ok || !recentV1(id, now) {
 		return keyspace.Holder{}, false
 	}
-	return keyspace.Holder{ID: value, Count: 1, Since: madeAt(id, now)}, true
+	return keyspace.Holder{ID: value, Depth: 1, Since: madeAt(id, now)}, true
 }
 
 // uniqid parses eight hexadecimal digits of seconds and five of µs, in this century.
@@ -46,7 +46,7 @@ func uniqid(value string, now time.Time) (keyspace.Holder, bool) {
 	sec, _ := strconv.ParseInt(value[:8], 16, 64)
 	micro, _ := strconv.ParseInt(value[8:], 16, 64)
 	since := plausibleStart(time.Unix(sec, micro*1000), now)
-	return keyspace.Holder{ID: value, Count: 1, Since: since}, micro < 1_000_000 && (now.IsZero() || !since.IsZero())
+	return keyspace.Holder{ID: value, Depth: 1, Since: since}, micro < 1_000_000 && (now.IsZero() || !since.IsZero())
 }
 
 func redsyncToken(s string) bool {
@@ -76,28 +76,28 @@ func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 		return keyspace.Holder{}, false
 	}
 	made := madeAt(id, now)
-	return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
+	return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
 }
 
 // processAndGoroutine parses the numbers of a process and of its goroutine.
 func processAndGoroutine(value string, _ time.Time) (keyspace.Holder, bool) {
 	process, goroutine, ok := strings.Cut(value, "_")
 	ok = ok && digits(process, 1, 10) && digits(goroutine, 1, 19)
-	return keyspace.Holder{ID: value, Label: "process " + process + ", goroutine " + goroutine, Count: 1}, ok
+	return keyspace.Holder{ID: value, Label: "process " + process + ", goroutine " + goroutine, Depth: 1}, ok
 }
 
 // suffixedUUID parses a UUID, and the suffix of a caller.
 func suffixedUUID(value string, _ time.Time) (keyspace.Holder, bool) {
 	t := uuidToken(value, time.Time{})
 	plain := len(value) == 36 || t.label != ""
-	return keyspace.Holder{ID: value, Label: t.label, Count: 1}, t.known && len(value) >= 36 && plain
+	return keyspace.Holder{ID: value, Label: t.label, Depth: 1}, t.known && len(value) >= 36 && plain
 }
 
 // hostAndProcess returns a token function for a host and a process ID around sep.
 func hostAndProcess(sep string) func(string, time.Time) (keyspace.Holder, bool) {
 	return func(value string, _ time.Time) (keyspace.Holder, bool) {
 		host, process, ok := cutLast(value, sep)
-		return keyspace.Holder{ID: value, Count: 1}, ok && host != "" && digits(process, 1, 10)
+		return keyspace.Holder{ID: value, Depth: 1}, ok && host != "" && digits(process, 1, 10)
 	}
 }
 

@@ -70,7 +70,7 @@ func anyValue(typ string, marked func(string) bool) keyspace.Format {
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Unknown}
 			if e.Type == "string" {
-				l.Holders = []keyspace.Holder{{ID: e.Value, Label: owner(e.Value), Count: 1}}
+				l.Holders = []keyspace.Holder{{ID: e.Value, Label: owner(e.Value), Depth: 1}}
 				return l, keyspace.Likely
 			}
 			for _, m := range e.Members {
@@ -84,9 +84,9 @@ func anyValue(typ string, marked func(string) bool) keyspace.Format {
 // userHolder makes a holder of an element: a hash value that is a number is its count,
 // a zset score that is a future time is its deadline.
 func userHolder(e keyspace.Entry, m keyspace.Member) keyspace.Holder {
-	h := keyspace.Holder{ID: m.Name, Count: 1}
+	h := keyspace.Holder{ID: m.Name, Depth: 1}
 	if depth, ok := count(m.Value); ok && e.Type == "hash" && depth <= 999_999 {
-		h.Count = depth
+		h.Depth = depth
 	}
 	if until, ok := atScore(m.Score); ok && until.After(e.Now) {
 		h.Expires = until

@@ -89,7 +89,7 @@ func (f *film) emit(kind keyspace.EventKind, l keyspace.Lock, h keyspace.Holder)
 // name begins with ?.
 func (f *film) acquire(key, client string, ttl time.Duration) *film {
 	f.tokens++
-	h := keyspace.Holder{ID: fmt.Sprintf("token-%d", f.tokens), Label: client, Count: 1, Since: f.at}
+	h := keyspace.Holder{ID: fmt.Sprintf("token-%d", f.tokens), Label: client, Depth: 1, Since: f.at}
 	if client[0] != '?' {
 		h.Addr = "10.2.3.4:52312"
 	}

@@ -87,7 +87,7 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 				if i < confirmed {
 					token = fmt.Sprintf("token-of-all-nodes-%06d", i)
 				}
-				parts[node].Locks = append(parts[node].Locks, &keyspace.Lock{Key: fmt.Sprintf("job:%d", i), Confidence: keyspace.Possible, Holders: []keyspace.Holder{{ID: token, Count: 1}}})
+				parts[node].Locks = append(parts[node].Locks, &keyspace.Lock{Key: fmt.Sprintf("job:%d", i), Confidence: keyspace.Possible, Holders: []keyspace.Holder{{ID: token, Depth: 1}}})
 			}
 			parts[node].Addr, parts[node].Complete = fmt.Sprint("127.0.0.1:", node), true
 		}
@@ -131,7 +131,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 // possible returns a key that is only possibly a lock.
 func possible(i int, expires time.Time) detection {
 	token := "token:" + strconv.Itoa(i)
-	return detection{readInfo: readInfo{typ: "string"}, lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Count: 1}}}}
+	return detection{readInfo: readInfo{typ: "string"}, lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Depth: 1}}}}
 }
 
 // Keys that cannot give a second sign do not displace keys that can, and no pass reads all of them.

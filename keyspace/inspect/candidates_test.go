@@ -28,7 +28,7 @@ func perhaps() ScanOptions {
 		},
 		Channels: func(e keyspace.Entry) []string { return []string{"free:" + e.Key} },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}
+			l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}
 			l.Waiting = int(e.Subscribers["free:"+e.Key])
 			switch {
 			case !strings.HasPrefix(e.Value, "perhaps:"):

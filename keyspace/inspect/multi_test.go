@@ -33,7 +33,7 @@ func on(addr string, at time.Time, seconds int, locks ...string) keyspace.Snapsh
 		lock := &keyspace.Lock{Key: key, Format: "redsync", Kind: keyspace.Mutex, Confidence: keyspace.Likely, Node: addr}
 		if held {
 			lock.Expires = at.Add(time.Duration(seconds) * time.Second)
-			lock.Holders = []keyspace.Holder{{ID: token, Count: 1, Expires: lock.Expires}}
+			lock.Holders = []keyspace.Holder{{ID: token, Depth: 1, Expires: lock.Expires}}
 		}
 		s.Locks = append(s.Locks, lock)
 	}
@@ -257,13 +257,13 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	has := func(since time.Duration, count int, sure keyspace.Confidence) fixed {
 		s := on("", start, 9, "a=x")
 		s.Locks[0].Confidence = sure
-		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = start.Add(since), count
+		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Depth = start.Add(since), count
 		return fixed{snap: s}
 	}
 	all := sourcesOf(has(-3*time.Second, 1, keyspace.Likely), has(-5*time.Second, 2, keyspace.Certain), has(-4*time.Second, 1, keyspace.Likely))
 	l := snapshotOf(t, multiOf(MultiOptions{Redlock: true}, all)).Locks[0]
 	h := l.Holders[0]
-	check.True(t, h.Since.Equal(start.Add(-4*time.Second)) && h.Count == 2 && l.Confidence == keyspace.Certain,
+	check.True(t, h.Since.Equal(start.Add(-4*time.Second)) && h.Depth == 2 && l.Confidence == keyspace.Certain,
 		"found %+v, %v", h, l.Confidence)
 }
 

@@ -12,7 +12,7 @@ import (
 // taken returns what happened to the lock of the first holder when the next one had it until a later time.
 func taken(d keyspace.Differ, until time.Time, later time.Duration) keyspace.EventKind {
 	held := func(id string, until time.Time) keyspace.Lock {
-		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
+		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Depth: 1, Expires: until}}}
 	}
 	d.Changed(held("first", until), held("next", until.Add(later)))
 	return d.Events[0].Kind

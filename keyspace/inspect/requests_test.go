@@ -78,7 +78,7 @@ func requestOptions() ScanOptions {
 	number.Name, number.Probe = "number", nil
 	number.Match = func(key string) bool { return strings.HasPrefix(key, "number:") }
 	number.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, keyspace.Certain
+		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}, keyspace.Certain
 	}
 	return ScanOptions{Formats: []keyspace.Format{shown, some, number, tokens(), elementsOf("hash")}, OwnReads: new(OwnReads)}
 }

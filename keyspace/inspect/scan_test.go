@@ -31,7 +31,7 @@ func tokens() keyspace.Format {
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{
 				Kind:    keyspace.Mutex,
-				Holders: []keyspace.Holder{{ID: e.Value, Count: int(e.Len)}},
+				Holders: []keyspace.Holder{{ID: e.Value, Depth: int(e.Len)}},
 			}, ofToken(e.Value)
 		},
 	}
@@ -57,7 +57,7 @@ func elementsOf(typ string) keyspace.Format {
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Fence: e.Len}
 			for _, m := range e.Members {
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: m.Value, Count: int(m.Score)})
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: m.Value, Depth: int(m.Score)})
 			}
 			return l, keyspace.Certain
 		},
@@ -279,8 +279,8 @@ func TestValuesAreReadInBounds(t *testing.T) {
 	check.Require(t, len(s.Locks) == 5, "found %q", keys(s))
 	for _, l := range s.Locks {
 		if l.Format == "tokens" {
-			check.True(t, len(l.Holders[0].ID) == 4096 && l.Holders[0].Count == 1<<20+6,
-				"read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
+			check.True(t, len(l.Holders[0].ID) == 4096 && l.Holders[0].Depth == 1<<20+6,
+				"read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Depth)
 			continue
 		}
 		n := len(l.Holders)
@@ -310,7 +310,7 @@ func TestElementsComeAsTheyAre(t *testing.T) {
 	}
 	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	zset := s.Locks[3].Holders
-	check.True(t, zset[0].Count == 1 && zset[1].Count == 2, "the scores are %d and %d", zset[0].Count, zset[1].Count)
+	check.True(t, zset[0].Depth == 1 && zset[1].Depth == 2, "the scores are %d and %d", zset[0].Depth, zset[1].Depth)
 }
 
 // Whatever a keyspace contains, locktop sends only these commands.

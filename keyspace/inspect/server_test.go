@@ -119,7 +119,7 @@ func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 // server that answers next.
 func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	now := time.UnixMilli(1_763_683_200_000)
-	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Count: 1}}}
+	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Depth: 1}}}
 	present, absent := connections{"worker-3": "10.2.3.4:5"}, connections{"other": "10.2.3.4:6"}
 	for _, lost := range []bool{false, true} {
 		f := &Watcher{scanner: NewScanner(nil, ScanOptions{})}

@@ -193,7 +193,7 @@ func stamps() keyspace.Format {
 		Probe: func(_, first string) keyspace.Confidence { _, sure := parse(first); return sure },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			at, sure := parse(e.Value)
-			return keyspace.Lock{Kind: keyspace.Mutex, Expires: at, Holders: []keyspace.Holder{{ID: "me", Count: 1}}}, sure
+			return keyspace.Lock{Kind: keyspace.Mutex, Expires: at, Holders: []keyspace.Holder{{ID: "me", Depth: 1}}}, sure
 		},
 	}
 }

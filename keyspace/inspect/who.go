@@ -402,7 +402,7 @@ func (h *held) update(l keyspace.Lock) bool {
 		return false
 	}
 	h.holder = l.Holders[i]
-	return h.holder.ID != before.ID || h.holder.Count != before.Count || len(was.Holders) == 0 ||
+	return h.holder.ID != before.ID || h.holder.Depth != before.Depth || len(was.Holders) == 0 ||
 		h.holder.Expires.Sub(before.Expires).Abs() > keyspace.DeadlineJitter
 }
 

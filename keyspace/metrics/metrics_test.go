@@ -62,7 +62,7 @@ func lock(key string, holders ...keyspace.Holder) keyspace.Lock {
 }
 
 func held(since, expires time.Duration) keyspace.Holder {
-	h := keyspace.Holder{ID: "token", Count: 1}
+	h := keyspace.Holder{ID: "token", Depth: 1}
 	if since != 0 {
 		h.Since = t0.Add(since)
 	}

@@ -503,7 +503,7 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	end := begin.Add(time.Minute)
 	lock := func(token, waiter string) keyspace.Lock {
 		return keyspace.Lock{Key: "lock:a", Format: "set-nx", Node: "master:6379",
-			Holders: []keyspace.Holder{{ID: token, Count: 1, Since: begin}}, Waiters: []keyspace.Waiter{{ID: waiter, Since: begin}}}
+			Holders: []keyspace.Holder{{ID: token, Depth: 1, Since: begin}}, Waiters: []keyspace.Waiter{{ID: waiter, Since: begin}}}
 	}
 	w, _ := newDirWriter(t, dir, DirOptions{})
 	if _, known := w.Past().Lock(lock("one", "two"), end); known {

@@ -32,7 +32,7 @@ func story(span time.Duration, locks int) []keyspace.Snapshot {
 				continue
 			}
 			l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d\xff", i), Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: begin.Add(time.Duration(round+1) * 7 * time.Second)}
-			l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("secret-%d-%d", i, round), Label: "pay", Count: 1, Expires: l.Expires}}
+			l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("secret-%d-%d", i, round), Label: "pay", Depth: 1, Expires: l.Expires}}
 			s.Locks = append(s.Locks, &l)
 		}
 		if len(all) > 0 {

@@ -102,7 +102,7 @@ func (c *churn) renew(l keyspace.Lock) keyspace.Lock {
 }
 
 func (c *churn) holder(expires time.Time) keyspace.Holder {
-	return keyspace.Holder{ID: c.token(), Label: "pay\xff", Count: 1, Expires: expires}
+	return keyspace.Holder{ID: c.token(), Label: "pay\xff", Depth: 1, Expires: expires}
 }
 
 func (c *churn) token() string {

@@ -89,7 +89,7 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 	dir := t.TempDir()
 	w, _ := newDirWriter(t, dir, DirOptions{})
 	l := keyspace.Lock{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: begin.Add(30 * time.Second)}
-	l.Holders = []keyspace.Holder{{ID: "secret", Count: 1, Since: begin, Expires: l.Expires}}
+	l.Holders = []keyspace.Holder{{ID: "secret", Depth: 1, Since: begin, Expires: l.Expires}}
 	at := begin
 	for i := range 30 {
 		if i > 0 && i%10 == 0 {
@@ -101,7 +101,7 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 		at = at.Add(time.Second)
 	}
 	next := l
-	next.Holders = []keyspace.Holder{{ID: "other", Count: 1, Since: at, Expires: at.Add(30 * time.Second)}}
+	next.Holders = []keyspace.Holder{{ID: "other", Depth: 1, Since: at, Expires: at.Add(30 * time.Second)}}
 	next.Expires, next.Observed = next.Holders[0].Expires, keyspace.Observed{}
 	ended := keyspace.Event{At: at, Kind: keyspace.Released, Lock: next, Holder: l.Holders[0]}
 	w.Add(keyspace.Snapshot{At: at, Complete: true, Locks: []*keyspace.Lock{&next}, Events: []keyspace.Event{ended}})

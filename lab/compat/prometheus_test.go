@@ -29,8 +29,8 @@ func FuzzHostileNames(f *testing.F) {
 		}
 		now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 		a := keyspace.Lock{Key: key, Format: "set-nx", Kind: keyspace.Mutex, Node: "a:1", Expires: now.Add(time.Minute),
-			Holders: []keyspace.Holder{{ID: "token", Count: 1, Since: now.Add(-time.Hour), Expires: now.Add(time.Minute)}}}
-		b := keyspace.Lock{Key: second, Format: target, Kind: keyspace.Mutex, Node: "a:1", Holders: []keyspace.Holder{{ID: "token", Count: 1}}}
+			Holders: []keyspace.Holder{{ID: "token", Depth: 1, Since: now.Add(-time.Hour), Expires: now.Add(time.Minute)}}}
+		b := keyspace.Lock{Key: second, Format: target, Kind: keyspace.Mutex, Node: "a:1", Holders: []keyspace.Holder{{ID: "token", Depth: 1}}}
 		e := metrics.New(metrics.Options{Version: target, Locks: []string{key}, Classes: true}, metrics.Target{Name: target, Flags: second})
 		e.Observe(0, metrics.Reading{
 			Snapshot: keyspace.Snapshot{

@@ -40,6 +40,6 @@ func checkLock(t *testing.T, l keyspace.Lock, p peer, key, token string) {
 		t.Errorf("the scanner found %q: a %s of %s, %v; want %q: a mutex of %s, likely at least",
 			l.Key, l.Kind, l.Format, l.Confidence, key, p.format)
 	}
-	check.True(t, len(l.Holders) == 1 && l.Holders[0].ID == token && l.Holders[0].Label == p.label && l.Holders[0].Count == 1,
+	check.True(t, len(l.Holders) == 1 && l.Holders[0].ID == token && l.Holders[0].Label == p.label && l.Holders[0].Depth == 1,
 		"its holders are %+v; want %q alone, called %q, once", l.Holders, token, p.label)
 }

@@ -43,7 +43,7 @@ func newFleet(locks int, at time.Time) *fleet {
 func (f *fleet) acquire(i int) {
 	l := *f.locks[i]
 	l.Expires, l.Observed, l.Waiters = f.at.Add(30*time.Second), keyspace.Observed{}, nil
-	l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("%016x%016x", f.Uint64(), f.Uint64()), Label: fmt.Sprintf("worker-%d", f.IntN(1000)), Count: 1, Since: f.at, Expires: l.Expires, Addr: "10.0.1.7:50000"}}
+	l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("%016x%016x", f.Uint64(), f.Uint64()), Label: fmt.Sprintf("worker-%d", f.IntN(1000)), Depth: 1, Since: f.at, Expires: l.Expires, Addr: "10.0.1.7:50000"}}
 	f.locks[i] = &l
 	f.events = append(f.events, keyspace.Event{At: f.at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
 }

@@ -46,7 +46,7 @@ func (s *busyServer) lock(at time.Time) *keyspace.Lock {
 	}
 	l.MedianHold = 40 * time.Second
 	label := fmt.Sprintf("worker-%d:%d", s.IntN(100), 1000+s.IntN(100))
-	l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("%016x%016x", s.Uint64(), s.Uint64()), Label: label, Count: 1, Since: at, Expires: l.Expires, Addr: "10.0.1.7:50000"}}
+	l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("%016x%016x", s.Uint64(), s.Uint64()), Label: label, Depth: 1, Since: at, Expires: l.Expires, Addr: "10.0.1.7:50000"}}
 	s.due[l.Key] = at.Add(8*time.Second + time.Duration(s.IntN(4000))*time.Millisecond)
 	return l
 }
