@@ -111,10 +111,10 @@ type Lock struct {
 	Expires    time.Time     `json:"expires,omitzero"`
 	ReadAt     time.Time     `json:"-"`                      // when it was last read; zero = unknown
 	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
-	Remaining  int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
+	Remaining  int           `json:"remaining,omitzero"`     // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
 	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
-	Evidence   []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
+	Evidence   []string      `json:"evidence,omitzero"`      // evidence that it is a lock of this format, one clause each
 	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        `json:"node,omitzero"`          // host:port of the server
 	DB         int           `json:"db,omitzero"`
@@ -131,14 +131,14 @@ type Observed struct {
 	Renewals      int           `json:"renewals,omitzero"`         // number of times the deadline moved later under the same holder
 	Renewed       time.Time     `json:"renewed,omitzero"`          // time of the last renewal
 	RenewedEvery  time.Duration `json:"renewed_every_ns,omitzero"` // time between the last two renewals of the only holder; negative = it differs by more than a quarter from the time before
-	MedianHold    time.Duration `json:"typical_ns,omitzero"`       // median of the finished holds of this key; 0 = too few were seen
-	ReentryStreak int           `json:"grown,omitzero"`            // number of reentries since the last exit
-	ExpiryStreak  int           `json:"overrun,omitzero"`          // number of consecutive holds, the latest included, that ended by expiry
-	UnheldSince   time.Time     `json:"free_from,omitzero"`        // since when the lock has waiters and no holder; zero = it has not
+	MedianHold    time.Duration `json:"median_hold_ns,omitzero"`   // median of the finished holds of this key; 0 = too few were seen
+	ReentryStreak int           `json:"reentry_streak,omitzero"`   // number of reentries since the last exit
+	ExpiryStreak  int           `json:"expiry_streak,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
+	UnheldSince   time.Time     `json:"unheld_since,omitzero"`     // since when the lock has waiters and no holder; zero = it has not
 	Past          *Past         `json:"past,omitzero"`             // set if the last hold ended by expiry, or clients wait; nil = unknown
 	// AskedAt is when another client asked for the lock last during its current hold, at most
 	// 1 s late; zero = no request was seen. Node.AskBlind says why none can be seen.
-	AskedAt time.Time `json:"asked,omitzero"`
+	AskedAt time.Time `json:"asked_at,omitzero"`
 	// AskedPercent is the part of the watched holds of this key during which another client asked
 	// for the lock; 0 = no request was seen, or too little time has passed.
 	AskedPercent int `json:"asked_percent,omitzero"`
@@ -146,34 +146,34 @@ type Observed struct {
 
 // Vote is what one server of a Redlock has under the key.
 type Vote struct {
-	Node        string    `json:"node,omitzero"`    // host:port
-	Token       string    `json:"token,omitzero"`   // empty = no holder on this server
-	Expires     time.Time `json:"expires,omitzero"` // zero = never
-	Unreachable bool      `json:"silent,omitzero"`  // the server did not answer
+	Node        string    `json:"node,omitzero"`        // host:port
+	Token       string    `json:"token,omitzero"`       // empty = no holder on this server
+	Expires     time.Time `json:"expires,omitzero"`     // zero = never
+	Unreachable bool      `json:"unreachable,omitzero"` // the server did not answer
 }
 
 // Holder is one holder of a lock.
 type Holder struct {
-	ID             string    `json:"id,omitzero"`      // what the library stores: a token, a hash field, …
-	Label          string    `json:"label,omitzero"`   // the readable part of the ID; "" if there is none
-	Depth          int       `json:"depth,omitzero"`   // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
-	Mode           Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
-	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
-	Seen           time.Time `json:"seen,omitzero"`    // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
-	Expires        time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
-	Renewed        time.Time `json:"renewed,omitzero"` // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
-	Addr           string    `json:"addr,omitzero"`    // address of the connection whose name is the label, or the host of several; "" = unknown
-	DisconnectedAt time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
+	ID             string    `json:"id,omitzero"`              // what the library stores: a token, a hash field, …
+	Label          string    `json:"label,omitzero"`           // the readable part of the ID; "" if there is none
+	Depth          int       `json:"depth,omitzero"`           // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
+	Mode           Mode      `json:"mode,omitzero"`            // Read or Write for an RW lock
+	Since          time.Time `json:"since,omitzero"`           // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Seen           time.Time `json:"seen,omitzero"`            // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
+	Expires        time.Time `json:"expires,omitzero"`         // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	Renewed        time.Time `json:"renewed,omitzero"`         // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
+	Addr           string    `json:"addr,omitzero"`            // address of the connection whose name is the label, or the host of several; "" = unknown
+	DisconnectedAt time.Time `json:"disconnected_at,omitzero"` // since when the client with this label is disconnected; zero = connected or unknown
 }
 
 // Waiter is a client that waits for the lock, as far as the format shows it.
 type Waiter struct {
 	ID          string    `json:"id,omitzero"`
 	Mode        Mode      `json:"mode,omitzero"`
-	Since       time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = before the watch began
-	Seen        time.Time `json:"seen,omitzero"`    // if Since is zero: when the waiter was first seen; zero = in no earlier read
-	Expires     time.Time `json:"expires,omitzero"` // when the waiter counts as dead unless it refreshes its entry; zero = unknown
-	OvertakenBy int       `json:"passed,omitzero"`  // number of later waiters that got the lock first, as far as was watched
+	Since       time.Time `json:"since,omitzero"`        // from the format if it stores the time, else when the waiter was first seen; zero = before the watch began
+	Seen        time.Time `json:"seen,omitzero"`         // if Since is zero: when the waiter was first seen; zero = in no earlier read
+	Expires     time.Time `json:"expires,omitzero"`      // when the waiter counts as dead unless it refreshes its entry; zero = unknown
+	OvertakenBy int       `json:"overtaken_by,omitzero"` // number of later waiters that got the lock first, as far as was watched
 }
 
 // Name returns the text that names the holder on a screen: its label or, without one,

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Problems []string  `json:"problems,omitzero"` // what is missing and why, one clause each
 
 	// Known only from watching; zero in a single scan.
-	Watch   WatchStatus `json:"follow,omitzero"`  // how changes are detected
+	Watch   WatchStatus `json:"watch,omitzero"`   // how changes are detected
 	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
 	// EventsDropped is the number of events since the previous snapshot that are not in
@@ -77,7 +77,7 @@ type WatchStatus struct {
 	// Lag is the largest delay of recent changes, from the message to the read. With
 	// polling it is the interval between two reads.
 	Lag         time.Duration `json:"lag_ns,omitzero"`
-	Limitations []string      `json:"blind,omitzero"` // what cannot be seen and why, one sentence each
+	Limitations []string      `json:"limitations,omitzero"` // what cannot be seen and why, one sentence each
 }
 
 // and merges the status of two servers; the worse value wins.
@@ -110,23 +110,23 @@ type NoticeKind string
 
 // Kinds of notices.
 const (
-	ServerLost       NoticeKind = "lost"      // the server does not answer; reads are retried
-	ServerBack       NoticeKind = "back"      // the server answers again
-	ServerRestarted  NoticeKind = "restarted" // the server is a new process
-	ServerFailover   NoticeKind = "failover"  // another server has taken over
-	ServerFlushed    NoticeKind = "flushed"   // a database was emptied
-	RightsChanged    NoticeKind = "rights"    // a permission was lost or restored
-	WatchModeChanged NoticeKind = "following" // changes are detected in another way
+	ServerLost       NoticeKind = "lost"       // the server does not answer; reads are retried
+	ServerBack       NoticeKind = "back"       // the server answers again
+	ServerRestarted  NoticeKind = "restarted"  // the server is a new process
+	ServerFailover   NoticeKind = "failover"   // another server has taken over
+	ServerFlushed    NoticeKind = "flushed"    // a database was emptied
+	RightsChanged    NoticeKind = "rights"     // a permission was lost or restored
+	WatchModeChanged NoticeKind = "watch-mode" // changes are detected in another way
 )
 
 // Cost is what reading has cost the server.
 type Cost struct {
-	Scanned    int64         `json:"scanned,omitzero"`  // keys visited by the pass
-	Keys       int64         `json:"keys,omitzero"`     // keys in the scanned databases (DBSIZE), for progress
-	Commands   int64         `json:"commands,omitzero"` // commands sent
-	WaitTime   time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
-	ServerTime time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
-	OwnTime    time.Duration `json:"-"`                 // time that locktop worked on a snapshot of watched locks, without waiting
+	Scanned    int64         `json:"scanned_count,omitzero"` // keys visited by the pass
+	Keys       int64         `json:"key_count,omitzero"`     // keys in the scanned databases (DBSIZE), for progress
+	Commands   int64         `json:"command_count,omitzero"` // commands sent
+	WaitTime   time.Duration `json:"wait_ns,omitzero"`       // time spent waiting for replies
+	ServerTime time.Duration `json:"server_ns,omitzero"`     // time that the server was busy, on its own clock
+	OwnTime    time.Duration `json:"-"`                      // time that locktop worked on a snapshot of watched locks, without waiting
 }
 
 // Add adds the commands and times of other.
@@ -140,13 +140,13 @@ func (c *Cost) Add(other Cost) {
 // Node is one server of a snapshot.
 type Node struct {
 	Server
-	Up      bool          `json:"up,omitzero"`      // it answers
-	Error   string        `json:"trouble,omitzero"` // the error if it does not answer
-	Ping    time.Duration `json:"ping_ns,omitzero"` // network round-trip time
-	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
-	Locks   int           `json:"locks,omitzero"`   // locks found on it
-	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
-	Unread  string        `json:"unread,omitzero"`  // which keys could not be read although they may be locks, and why; "" = all were read
+	Up      bool          `json:"up,omitzero"`         // it answers
+	Error   string        `json:"error,omitzero"`      // the error if it does not answer
+	Ping    time.Duration `json:"ping_ns,omitzero"`    // network round-trip time
+	Keys    int64         `json:"key_count,omitzero"`  // keys in the scanned databases
+	Locks   int           `json:"lock_count,omitzero"` // locks found on it
+	Scanned bool          `json:"scanned,omitzero"`    // all of its keys were scanned
+	Unread  string        `json:"unread,omitzero"`     // which keys could not be read although they may be locks, and why; "" = all were read
 
 	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 
@@ -167,8 +167,8 @@ type Server struct {
 	Master  string `json:"master,omitzero"` // of a replica: host:port of its master
 	// MasterDown says that a replica has lost the connection to its master.
 	MasterDown     bool          `json:"master_down,omitzero"`
-	PartialCluster bool          `json:"alone,omitzero"`  // it is part of a cluster, and the other nodes are not scanned
-	RunID          string        `json:"run_id,omitzero"` // changes with each restart
+	PartialCluster bool          `json:"partial_cluster,omitzero"` // it is part of a cluster, and the other nodes are not scanned
+	RunID          string        `json:"run_id,omitzero"`          // changes with each restart
 	Port           string        `json:"port,omitzero"`
 	Uptime         time.Duration `json:"uptime_ns,omitzero"` // in whole seconds
 

@@ -462,7 +462,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add(file, true)
 	f.Add(file[:len(file)-3], true)
 	f.Add(unzip(f, file), false)
-	f.Add([]byte(`{"segment":1,"at":"2026-01-01T00:00:00Z","count":1}
+	f.Add([]byte(`{"segment":2,"at":"2026-01-01T00:00:00Z","lock_count":1}
 {"key":"a","holders":[{}],"expires":"2026-01-01T00:00:00Z","renewed":"2026-01-01T00:00:00Z"}
 {"at":"2026-01-01T00:00:00Z","renewed":[[0],[0]],"gone":[0],"locks":[{}],"events":[{"kind":"acquired","before":0,"after":0,"prev_holder_no":1,"holder_no":9}]}
 `), false)

@@ -30,8 +30,8 @@ type Indexer interface {
 }
 
 // The index of a segment is a file beside it: what the Indexer returned, as a gzip stream with
-// the name of the segment before it.
-const indexSuffix = ".index"
+// the name of the segment before it, and the version of the index as the comment.
+const indexSuffix, indexVersion = ".index", "2"
 
 func indexName(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
@@ -46,7 +46,7 @@ func readIndex(segment, before string) []byte {
 	}
 	defer f.Close()
 	zip, err := gzip.NewReader(f)
-	if err != nil || zip.Name != filepath.Base(before) {
+	if err != nil || zip.Name != filepath.Base(before) || zip.Comment != indexVersion {
 		return nil
 	}
 	index, err := io.ReadAll(io.LimitReader(zip, maxUnpacked))
@@ -104,7 +104,7 @@ func (x *indexing) write(segment string) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	zip.Name = x.before
+	zip.Name, zip.Comment = x.before, indexVersion
 	_, err = zip.Write(index)
 	if err = errors.Join(err, zip.Close()); err != nil {
 		return 0, err

@@ -17,7 +17,7 @@ import (
 
 // A segment is a part of a recording: one gzip stream of JSON lines.
 //
-//	{"segment":1,"at":…,"count":N}    the header
+//	{"segment":2,"at":…,"lock_count":N}    the header
 //	{"key":…}                         N lines: all locks, in their order
 //	{"at":…,"state":…,"crc":…}        the first frame
 //	{"at":…,"renewed":…,"crc":…}      the other frames
@@ -32,7 +32,7 @@ import (
 // renewalSlack, the lock is written whole. In the segments of a Writer it always is.
 
 // segmentVersion is the version of the layout.
-const segmentVersion = 1
+const segmentVersion = 2
 
 // A segment begins with the fixed part of a gzip header and one extra field, which
 // contains the time of the full state in ns since 1970.
@@ -64,7 +64,7 @@ const (
 type segmentHeader struct {
 	Segment int       `json:"segment"` // segmentVersion
 	At      time.Time `json:"at"`
-	Count   int       `json:"count"` // number of locks that follow
+	Count   int       `json:"lock_count"` // number of locks that follow
 }
 
 // frame is the difference between two moments of a segment.
@@ -149,7 +149,7 @@ type serverState struct {
 	Server   keyspace.Server      `json:"server,omitzero"`
 	Nodes    []keyspace.Node      `json:"nodes,omitzero"`
 	Problems []string             `json:"problems,omitzero"`
-	Watch    keyspace.WatchStatus `json:"follow,omitzero"`
+	Watch    keyspace.WatchStatus `json:"watch,omitzero"`
 }
 
 func stateOf(s keyspace.Snapshot) serverState {

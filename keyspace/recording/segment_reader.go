@@ -180,8 +180,11 @@ func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
 	if err := json.Unmarshal(line, &h); err != nil {
 		return nil, err
 	}
-	if h.Segment != segmentVersion || h.Count < 0 || h.Count > maxLocks {
-		return nil, fmt.Errorf("a segment of version %d with %d locks: %w", h.Segment, h.Count, ErrFormat)
+	switch {
+	case h.Segment != segmentVersion:
+		return nil, fmt.Errorf("a segment of version %d, not %d: %w", h.Segment, segmentVersion, ErrFormat)
+	case h.Count < 0 || h.Count > maxLocks:
+		return nil, fmt.Errorf("a segment of %d locks: %w", h.Count, ErrFormat)
 	}
 	r := &segmentReader{lines: lines, at: h.At}
 	for range h.Count {

@@ -244,7 +244,7 @@ func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
 // A reader must not need much memory for a small file.
 func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 	testtier.Long(t, "it reads lines of many MB")
-	header := `{"segment":1,"at":"2026-01-01T00:00:00Z","count":%d}` + "\n"
+	header := `{"segment":2,"at":"2026-01-01T00:00:00Z","lock_count":%d}` + "\n"
 	frame := `{"at":"2026-01-01T00:00:00Z","locks":[`
 	for name, text := range map[string]string{
 		"a long line":  fmt.Sprintf(header, 0) + strings.Repeat("a", maxLine+1),
@@ -268,8 +268,8 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 	for i := range 100 {
 		locks = append(locks, fmt.Sprintf(`{"key":"%03d","holders":[{}%s]}`, i, strings.Repeat(",{}", holders-1)))
 	}
-	state := fmt.Sprintf(`{"segment":1,"at":%s,"count":%d}`+"\n%s\n{\"at\":%s}\n", at, len(locks), strings.Join(locks, "\n"), at)
-	frames := fmt.Sprintf(`{"segment":1,"at":%s,"count":0}`+"\n{\"at\":%s}\n", at, at)
+	state := fmt.Sprintf(`{"segment":2,"at":%s,"lock_count":%d}`+"\n%s\n{\"at\":%s}\n", at, len(locks), strings.Join(locks, "\n"), at)
+	frames := fmt.Sprintf(`{"segment":2,"at":%s,"lock_count":0}`+"\n{\"at\":%s}\n", at, at)
 	for _, lock := range locks {
 		frames += fmt.Sprintf(`{"at":%s,"locks":[%s]}`+"\n", at, lock)
 	}
