@@ -40,19 +40,17 @@ type auditLine struct {
 	ID string `json:"id"` // the same for all lines of an action
 	At string `json:"at"`
 	actor
-	Act     keyspace.Action  `json:"act"`
+	Action  keyspace.Action  `json:"action"`
 	Outcome keyspace.Outcome `json:"outcome"`
-	Key     string           `json:"key"`
-	KeyB64  string           `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
-	DB      int              `json:"db"`
-	Servers []string         `json:"servers,omitempty"` // intended: where it is tried; held: where the hold is; otherwise where it was done
-	Silent  []string         `json:"unanswered,omitempty"`
-	Of      int              `json:"of,omitempty"` // servers of a Redlock
-	Format  string           `json:"format"`
-	Holders []string         `json:"holders,omitempty"`
-	TTLms   int64            `json:"ttl_ms,omitempty"`
-	Now     string           `json:"now,omitempty"` // the current holders, if the lock has changed or was read again
-	Error   string           `json:"error,omitempty"`
+	render.LockID
+	Format        string   `json:"format"`
+	HolderDigests []string `json:"holder_digests"`
+	TTLMS         int64    `json:"ttl_ms,omitzero"` // that the action gives
+	Servers       []string `json:"servers"`         // intended: where it is tried; held: where the hold is; otherwise where it was done
+	Unanswered    []string `json:"unanswered"`
+	ServerCount   int      `json:"server_count,omitzero"` // of a Redlock
+	Now           string   `json:"now,omitzero"`          // the current holders, if the lock has changed or was read again
+	Error         string   `json:"error,omitzero"`
 }
 
 // auditUsage is the help of --audit-log.
@@ -156,10 +154,9 @@ func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := render.JSON(l.to, auditLine{ // with one Write
-		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Act: a.Action, Outcome: a.Outcome,
-		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: render.Each(a.Nodes, render.Text),
-		Silent: render.Each(a.Unanswered, render.Text), Of: a.Of,
-		Format: a.Format, Holders: render.Each(a.Holders, render.Text), TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
+		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Action: a.Action, Outcome: a.Outcome, LockID: render.LockIDOf(a.Lock), Format: a.Format,
+		HolderDigests: render.Each(a.Holders, render.Text), TTLMS: a.TTL.Milliseconds(), Servers: render.Each(a.Nodes, render.Text),
+		Unanswered: render.Each(a.Unanswered, render.Text), ServerCount: a.Of, Now: render.Text(a.Now), Error: render.Text(a.Err),
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

@@ -237,35 +237,61 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version [flags]",
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.out, "locktop %s, %s, %s/%s\n", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			return p.printed("the version", asJSON, readBuild(), func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "locktop %s, %s, %s/%s\n", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				return err
+			})
 		},
 	}
+	set := flagSection("Output")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
+	cmdFlags(cmd, set)
+	return cmd
+}
+
+// buildInfo is the output of `version --json`.
+type buildInfo struct {
+	Version  string `json:"version,omitzero"`
+	Commit   string `json:"commit,omitzero"`
+	Modified *bool  `json:"modified,omitzero"` // the files differ from the commit
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func readBuild() buildInfo {
+	b := buildInfo{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = new(s.Value == "true")
+		}
+	}
+	return b
 }
 
 // build returns the version, and the commit if the build has one.
 func build() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
+	b := readBuild()
+	if b.Commit == "" {
+		return cmp.Or(b.Version, "(unknown)")
 	}
-	version := info.Main.Version
-	var commit, dirty string
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = ", modified"
-		}
+	dirty := ""
+	if b.Modified != nil && *b.Modified {
+		dirty = ", modified"
 	}
-	if commit == "" {
-		return version
-	}
-	return fmt.Sprintf("%s (commit %s%s)", version, commit, dirty)
+	return fmt.Sprintf("%s (commit %s%s)", b.Version, b.Commit[:min(12, len(b.Commit))], dirty)
 }

@@ -312,7 +312,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		node := lockNamed(t, doc, key).Node
 		at[fmt.Sprint(i/each, " on ", node)]++
 		seen := documentIn[jsonInspection](t, c.run(t, "inspect", "--json", key))
-		check.True(t, len(seen.Holders) == 1 && seen.Holders[0].ID == token && seen.Node == node && len(seen.Raw) == 1,
+		check.True(t, len(seen.Holders) == 1 && seen.Holders[0].ID == token && seen.Node == node && len(seen.Entries) == 1,
 			"inspect shows %+v, list had it on %s", seen, node)
 	}
 	for n := range 3 {
@@ -331,7 +331,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 			c.run(t, "inspect", key).prints(t, exitFine, token)
 		}
 		d := documentIn[jsonDiagnosis](t, c.run(t, "doctor", "--json", "--for", "100ms"))
-		check.True(t, d.Locks == want && d.Complete, "doctor: %d locks, complete %v", d.Locks, d.Complete)
+		check.True(t, d.LockCount == want && d.Complete, "doctor: %d locks, complete %v", d.LockCount, d.Complete)
 		w := startWatch(t, append([]string{"--json"}, c.flags...)...)
 		for i, key := range moving {
 			w.out.sees(t, fmt.Sprintf(`"appeared","key":"%s"`, key))

@@ -412,7 +412,7 @@ func TestAFaultAsJSONIsOneLine(t *testing.T) {
 	messages{to: &out, json: true}.fault(&exitError{code: 6, err: errors.New("read:\n\x1b[2J")})
 	var back struct {
 		Error string
-		Exit  int
+		Exit  int `json:"exit_code"`
 	}
 	err := json.Unmarshal(out.Bytes(), &back)
 	check.True(t, err == nil && back.Error == "read:\n\x1b[2J" && back.Exit == 6, "%q came back as %+v, error %v", out.String(), back, err)

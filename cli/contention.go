@@ -65,7 +65,7 @@ With --monitor, MONITOR runs for the whole time, at most 1m, in a process of its
 refuses above 5% of a core, and ends when the server becomes so busy.`,
 		Example: `  locktop contention
   locktop contention --monitor --for 30s 'lock:orders:*'
-  locktop contention --json | jq '.classes[] | select(.blocked_s_per_s > 1)'
+  locktop contention --json | jq '.classes[] | select(.waiter_count_mean > 1)'
   locktop contention --monitor --folded > waits.folded`,
 		Args: cobra.ArbitraryArgs,
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
@@ -265,7 +265,7 @@ func (c *contentionRun) print() error {
 	case c.options.folded:
 		return render.Folded(c.out, report)
 	case c.options.json:
-		return render.JSON(c.out, render.ContentionOf(report, c.last.Complete, c.options.classes))
+		return render.JSON(c.out, render.ContentionOf(report, c.last, c.options.classes))
 	}
 	return render.Contention(c.out, report, c.databases, c.options.classes, render.TerminalWidth(c.out))
 }

@@ -59,9 +59,9 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	var seen time.Duration
 	for _, b := range d.BlockedBy {
 		for _, w := range b.Waiters {
-			check.True(t, slices.ContainsFunc(events, func(e loadEvent) bool { return e.Owner == w.Waiter }) &&
-				slices.ContainsFunc(events, func(e loadEvent) bool { return e.Owner == b.Holder }), "%q waits for %q, which are no clients of the load", w.Waiter, b.Holder)
-			seen += time.Duration(w.WaitedMS) * time.Millisecond
+			check.True(t, slices.ContainsFunc(events, func(e loadEvent) bool { return e.Owner == w.Label }) &&
+				slices.ContainsFunc(events, func(e loadEvent) bool { return e.Owner == b.Holder.Label }), "%q waits for %q, which are no clients of the load", w.Label, b.Holder.Label)
+			seen += time.Duration(*w.WaitedMS) * time.Millisecond
 		}
 	}
 	all := waited(events, from, until)

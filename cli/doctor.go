@@ -111,11 +111,11 @@ func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (ke
 
 // diagnosis is the result of doctor.
 type diagnosis struct {
-	title      string
-	snap       keyspace.Snapshot
-	findings   []keyspace.Finding // about single locks
-	risks      []keyspace.Finding // about the servers
-	blindSpots []string           // what locktop cannot see, and why
+	title       string
+	snap        keyspace.Snapshot
+	findings    []keyspace.Finding // about single locks
+	risks       []keyspace.Finding // about the servers
+	limitations []string           // what locktop cannot see, and why, besides the problems of snap
 
 	databases bool // the locks are in more than one database
 }
@@ -126,11 +126,11 @@ func diagnosisOf(title string, found render.View, snap keyspace.Snapshot) diagno
 		d.findings = append(d.findings, found.Findings[l.ID()]...)
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
-	d.blindSpots = slices.Concat(snap.Problems, snap.Watch.Limitations)
+	d.limitations = slices.Clip(snap.Watch.Limitations)
 	if slices.ContainsFunc(snap.Nodes, hasHotKeys) {
-		d.blindSpots = append(d.blindSpots, "how many clients ask for a lock that stores no waiters: locktop sees whether one does, and does not use the HOTKEYS of this server")
+		d.limitations = append(d.limitations, "how many clients ask for a lock that stores no waiters: locktop sees whether one does, and does not use the HOTKEYS of this server")
 	}
-	d.blindSpots = append(d.blindSpots,
+	d.limitations = append(d.limitations,
 		"changes of one lock that follow each other within a few milliseconds: only what comes of them is seen",
 		"what an application does without Redis: a holder that hangs looks like one that works")
 	return d
@@ -170,8 +170,8 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, f := range d.risks {
 		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), render.Remedy(f))
 	}
-	writeHeading(&out, "What cannot be seen", len(d.blindSpots) == 0, "nothing")
-	for _, b := range d.blindSpots {
+	writeHeading(&out, "What cannot be seen", false, "")
+	for _, b := range slices.Concat(d.snap.Problems, d.limitations) {
 		fmt.Fprintf(&out, "  %s\n", widget.Plain(b))
 	}
 	writeHeading(&out, "Your terminal", false, "")
@@ -304,26 +304,23 @@ func terminalTest(coloured bool) string {
 
 // jsonDiagnosis is the output of `doctor --json`.
 type jsonDiagnosis struct {
-	At       string                `json:"at"`
-	Server   render.Server         `json:"server"`
-	Complete bool                  `json:"complete"`
-	Locks    int                   `json:"locks"`
-	Follow   jsonFollow            `json:"follow"`
-	Findings []render.KeyedFinding `json:"findings"`
-	Risks    []render.Finding      `json:"risks"`
-	Blind    []string              `json:"blind"`
+	render.Head
+	render.Servers
+	LockCount   int                   `json:"lock_count"`
+	Watch       jsonWatch             `json:"watch"`
+	Findings    []render.KeyedFinding `json:"findings"`
+	Limitations []string              `json:"limitations"`
 }
 
-type jsonFollow struct {
-	Mode  keyspace.WatchMode `json:"mode"`
-	LagMS int64              `json:"lag_ms"`
+// jsonWatch says how changes are detected.
+type jsonWatch struct {
+	Mode  keyspace.WatchMode `json:"mode,omitzero"`
+	LagMS int64              `json:"lag_ms,omitzero"`
 }
 
 func (d diagnosis) json() jsonDiagnosis {
 	return jsonDiagnosis{
-		At: render.Timestamp(d.snap.At), Server: render.ServerOf(d.snap.Server),
-		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
-		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
-		Findings: render.Each(d.findings, render.KeyedFindingOf), Risks: render.Each(d.risks, render.FindingOf), Blind: render.Each(d.blindSpots, render.Text),
+		render.HeadOf(d.snap), render.ServersOf(d.snap), len(d.snap.Locks), jsonWatch{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
+		render.Each(slices.Concat(d.findings, d.risks), render.KeyedFindingOf), render.Each(d.limitations, render.Text),
 	}
 }

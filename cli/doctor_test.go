@@ -64,7 +64,7 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)
 	l := lockNamed(t, doc, "lock:a")
-	check.True(t, l.TTLms >= 500_000 && l.TTLms <= 600_000, "it has %d ms left", l.TTLms)
+	check.True(t, l.TTLMS >= 500_000 && l.TTLMS <= 600_000, "it has %d ms left", l.TTLMS)
 	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, "the server does not have TIME"), "it says %q", said)
 	shown := func(got outcome) bool { return got.code == exitFine && strings.Contains(got.out, "lock:a") }
 	got := locktopFor(t, shown, "watch", "-u", "redis://"+addr)

@@ -89,7 +89,7 @@ type jsonNote struct {
 	Warning string `json:"warning,omitempty"`
 	Note    string `json:"note,omitempty"`
 	Hint    string `json:"hint,omitempty"`
-	Exit    int    `json:"exit,omitempty"`
+	Exit    int    `json:"exit_code,omitempty"`
 }
 
 // fault reports why the program ends.

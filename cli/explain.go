@@ -136,10 +136,10 @@ func (p *program) explain(o *explainOptions, name string) error {
 	if err := r.Walk(from, to, b, b.Load); err != nil {
 		return fmt.Errorf("explain %s: %w", name, err)
 	}
-	if err := r.Damage(); err != nil {
-		p.notes.warning("%s is %v; the intact part is explained", name, err)
+	s := render.Stories{Recording: name, From: from, To: to, Stories: b.Stories(), Damage: r.Damage()}
+	if s.Damage != nil {
+		p.notes.warning("%s is %v; the intact part is explained", name, s.Damage)
 	}
-	s := render.Stories{Recording: name, From: from, To: to, Stories: b.Stories()}
 	if o.key.key != "" {
 		if b.Locks() == 0 {
 			return &exitError{code: exitNoLock, err: fmt.Errorf("the recording has no lock %q from %s to %s", o.key.key, momentText(from), momentText(to)),

@@ -50,7 +50,7 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 		t.Errorf("the page is %s%v", text, err)
 	}
 	d := decoded[render.StoryDocument](t, explained(t, dir, "--json"))
-	check.True(t, d.Found == 1 && d.Stories[0].Cause == incident.Deleted && d.Stories[0].Key == key, "the document is %+v", d)
+	check.True(t, d.StoryCount == 1 && d.Stories[0].Cause == incident.Deleted && d.Stories[0].Key == key, "the document is %+v", d)
 	for _, args := range [][]string{{"--at", "03:20", "--for", "2m", dir}, {"lock:a", dir}} {
 		out := explained(t, args...)
 		check.True(t, strings.HasPrefix(out, "No incident from 2026-11-22 03:"), "explain %q:\n%s", args, out)

@@ -17,18 +17,18 @@ import (
 
 // jsonFormat is one element of the output of `formats --json`.
 type jsonFormat struct {
-	Name       string          `json:"name"`
-	Library    string          `json:"library"`
-	Source     string          `json:"source"`
-	Type       string          `json:"type"`
-	Kinds      []keyspace.Kind `json:"kinds"`
-	Confidence string          `json:"confidence"` // greatest confidence of the format
-	Tells      string          `json:"tells"`
-	Waiters    bool            `json:"waiters"`         // the format shows waiters, or their number
-	Releases   bool            `json:"releases"`        // locktop can force-release the lock
-	Extends    bool            `json:"extends"`         // locktop can set another deadline
-	Wakes      string          `json:"wakes,omitempty"` // how waiters learn of a release; empty: they poll
-	Samples    []jsonSample    `json:"samples"`
+	Name         string          `json:"name"`
+	Library      string          `json:"library"`
+	Source       string          `json:"source"`
+	Type         string          `json:"type"`
+	Kinds        []keyspace.Kind `json:"kinds"`
+	Confidence   string          `json:"confidence"` // greatest confidence of the format
+	Signature    string          `json:"signature"`
+	ShowsWaiters bool            `json:"shows_waiters"`  // the format shows waiters, or their number
+	CanRelease   bool            `json:"can_release"`    // locktop can force-release the lock
+	CanExtend    bool            `json:"can_extend"`     // locktop can set another deadline
+	Wakes        string          `json:"wakes,omitzero"` // how waiters learn of a release; empty: they poll
+	Samples      []jsonSample    `json:"samples"`
 }
 
 type jsonSample struct {
@@ -80,16 +80,14 @@ func (p *program) printFormats(asJSON, asMarkdown bool) error {
 
 func formatOf(f keyspace.Format) jsonFormat {
 	j := jsonFormat{
-		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Tells: f.Signature,
-		Waiters: f.Channels != nil,
+		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Signature: f.Signature, ShowsWaiters: f.ShowsWaiters,
 	}
 	if f.Actions != nil {
-		j.Releases, j.Extends, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
+		j.CanRelease, j.CanExtend, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
 	}
 	sure := keyspace.No
 	for _, s := range f.Samples {
 		sure = max(sure, s.Want.Confidence)
-		j.Waiters = j.Waiters || s.Want.WaiterCount() > 0
 		if !slices.Contains(j.Kinds, s.Want.Kind) {
 			j.Kinds = append(j.Kinds, s.Want.Kind)
 		}
@@ -110,9 +108,9 @@ func (j jsonFormat) kinds() string {
 // acts names the possible actions on locks of a format.
 func (j jsonFormat) acts() string {
 	switch {
-	case j.Extends:
+	case j.CanExtend:
 		return "release, extend"
-	case j.Releases:
+	case j.CanRelease:
 		return "release"
 	default:
 		return ""
@@ -135,7 +133,7 @@ func commandLine(argv []string) string {
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	rows := [][]string{{"FORMAT", "TYPE", "KIND", "CONFIDENCE", "ACTIONS", "LIBRARY", "SIGNATURE"}}
 	for _, f := range all {
-		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Tells})
+		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Signature})
 	}
 	cols := []render.Column{{}, {}, {}, {}, {Spare: 1}, {Least: 16}, {Least: 24, Spare: 2}}
 	widths := render.Narrow(cols, render.NaturalWidths(rows), width)
@@ -166,13 +164,13 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 	out.WriteString("| format | library | type | kind | confidence | shows waiters | acts |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, f := range all {
 		waiters := ""
-		if f.Waiters {
+		if f.ShowsWaiters {
 			waiters = "yes"
 		}
 		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters, f.acts())
 	}
 	for _, f := range all {
-		fmt.Fprintf(&out, "\n## %s\n\n%s. Recognized by: %s.\n\nSource: %s\n", f.Name, f.Library, f.Tells, f.Source)
+		fmt.Fprintf(&out, "\n## %s\n\n%s. Recognized by: %s.\n\nSource: %s\n", f.Name, f.Library, f.Signature, f.Source)
 		if f.Wakes != "" {
 			fmt.Fprintf(&out, "\nWhen it is released, its waiters %s.\n", f.Wakes)
 		}

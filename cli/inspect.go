@@ -39,7 +39,7 @@ values, the reason why its format was recognised, and the exact command that
 releases exactly this hold. locktop reads only this lock's keys. If clients wait and nobody
 holds it, it reads the lock again after 2.2 s: a release has woken them by then.`,
 		Example: `  locktop inspect lock:orders:4711
-  locktop inspect job:nightly --json | jq -r .command`,
+  locktop inspect job:nightly --json | jq -r .redis_cli_command`,
 		Args: k.take,
 	}, func() error { return nil }, func(ctx context.Context, r *reading, _ []string) error { return p.inspect(ctx, r, asJSON, k.key) }, k.flags(), set)
 }
@@ -437,55 +437,19 @@ func moreNote(all, shown int64, noun string) string {
 
 // jsonInspection is the output of `inspect --json`.
 type jsonInspection struct {
-	At       string   `json:"at"`
-	Complete bool     `json:"complete"`
-	Problems []string `json:"problems,omitempty"` // why it is not complete, and what is missing
+	render.Head
 	render.Lock
-	Why     []string      `json:"why"`
-	Votes   []render.Vote `json:"votes,omitempty"`
-	Raw     []jsonRaw     `json:"raw"`
-	Release string        `json:"release,omitempty"`  // locktop command that force-releases the lock
-	Command string        `json:"command"`            // redis-cli command that does so, only for this hold; empty: none
-	NoHands string        `json:"no_hands,omitempty"` // reason why there is none
-	Wake    string        `json:"wake,omitempty"`     // redis-cli command that wakes the next waiter of a free lock
-}
-
-// jsonRaw is a key on one server, with the part of its value that was read.
-type jsonRaw struct {
-	Node     string       `json:"node"`
-	Key      string       `json:"key"`
-	KeyB64   string       `json:"key_b64,omitempty"`
-	Type     string       `json:"type"`
-	TTLms    int64        `json:"ttl_ms"`
-	Len      int64        `json:"len"`
-	Value    *string      `json:"value,omitempty"`
-	ValueB64 string       `json:"value_b64,omitempty"`
-	Members  []jsonMember `json:"members,omitempty"`
-}
-
-type jsonMember struct {
-	Name  string  `json:"name"`
-	Value string  `json:"value,omitempty"`
-	Score float64 `json:"score,omitempty"`
+	Entries        []render.Entry `json:"entries"`
+	ReleaseCommand string         `json:"release_command,omitzero"`   // of locktop: it force-releases the lock
+	RedisCommand   string         `json:"redis_cli_command,omitzero"` // does so, only for this hold
+	NoRelease      string         `json:"no_release,omitzero"`        // why there is none
+	WakeCommand    string         `json:"wake_command,omitzero"`      // of redis-cli: it wakes the next waiter of a free lock
 }
 
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
-	lock := render.LockOf(l, g.At, g.Findings[l.ID()])
-	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: render.Each(l.Evidence, render.Text), Votes: lock.Votes, Raw: render.Each(g.raw, rawOf)}
-	j.Complete, j.Problems = g.Complete, render.Each(g.Problems, render.Text)
 	r := remedyFor(c, l)
-	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.reason
-	j.Wake = wakeCommand(c, l, g.At)
-	return j
-}
-
-func rawOf(e keyspace.Entry) jsonRaw {
-	j := jsonRaw{Node: e.Node, Key: render.Text(e.Key), KeyB64: render.Base64(e.Key), Type: e.Type, TTLms: render.TTL(e.Expires, e.Now), Len: e.Len}
-	if e.Type == "string" {
-		j.Value, j.ValueB64 = new(render.Text(e.Value)), render.Base64(e.Value)
+	return jsonInspection{
+		render.HeadOf(g.Snapshot), render.LockOf(l, g.At, g.Findings[l.ID()]),
+		render.Each(g.raw, func(e keyspace.Entry) render.Entry { return render.EntryOf(e, l.DB) }), r.release, r.redisCLI, r.reason, wakeCommand(c, l, g.At),
 	}
-	j.Members = render.Each(e.Members, func(m keyspace.Member) jsonMember {
-		return jsonMember{render.Text(m.Name), render.Text(m.Value), m.Score}
-	})
-	return j
 }

@@ -327,7 +327,7 @@ bound. No name of a key or an owner is in the file, unless --names.`,
 				return p.fitScenario(&o)
 			}
 			if len(args) == 0 {
-				return p.listScenarios()
+				return p.listScenarios(o.json)
 			}
 			s, err := namedScenario(args[0], "")
 			if err != nil {
@@ -341,7 +341,20 @@ bound. No name of a key or an owner is in the file, unless --names.`,
 	return cmd
 }
 
-func (p *program) listScenarios() error {
+// jsonScenario is one element of the output of `scenarios --json`.
+type jsonScenario struct {
+	Name        string       `json:"name"`
+	Kind        loadgen.Kind `json:"kind"`
+	DurationMS  int64        `json:"duration_ms"`
+	WhatToWatch string       `json:"what_to_watch"`
+}
+
+func (p *program) listScenarios(asJSON bool) error {
+	if asJSON {
+		return render.JSON(p.out, map[string][]jsonScenario{"scenarios": render.Each(scenarios.All(), func(s loadgen.Scenario) jsonScenario {
+			return jsonScenario{s.Name, s.Lock.Kind, s.Duration.Milliseconds(), s.Watch}
+		})})
+	}
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SCENARIO\tLOCK\tRUNS\tWATCH")
 	for _, s := range scenarios.All() {

@@ -36,12 +36,12 @@ func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI 
 	}
 	j := documentIn[jsonInspection](t, locktop(t, args...))
 	shown := locktop(t, slices.Concat([]string{"inspect"}, flags, keyArguments(key))...)
-	for _, line := range []string{j.Release, j.Command} {
+	for _, line := range []string{j.ReleaseCommand, j.RedisCommand} {
 		check.True(t, line != "" && strings.Contains(shown.out, line), "%q: %q is not in\n%s", key, line, shown.out)
 		check.False(t, strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' }),
 			"%q: %q is not printable ASCII", key, line)
 	}
-	return j.Release, j.Command
+	return j.ReleaseCommand, j.RedisCommand
 }
 
 // printedLine returns the line of inspect for locktop, with --yes, or for redis-cli.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 type releaseOptions struct {
 	writeFlags
 	yes, dryRun bool
+	json        bool
 	token       string
 	giveTTL     time.Duration
 	byOwner     bool // --owner names the holder
@@ -39,6 +41,7 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
 	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
 	set.BoolVar(&o.dryRun, "dry-run", false, "print the exact command for redis-cli and change nothing")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
 	set.StringVar(&o.auditLog, "audit-log", "", auditUsage)
 	set.DurationVar(&o.giveTTL, "give-ttl", 0, "instead of a release, give a lock without TTL this `time` to live")
 	o.given = set.Changed
@@ -135,21 +138,45 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	if err != nil {
 		return errorOf(err)
 	}
+	document := jsonRelease{Head: render.HeadOf(g.Snapshot), Action: o.action(), Locks: []jsonReleased{releasedOf(seen, g.At)}}
 	if o.dryRun {
 		p.notes.note("%s", o.consequence(seen, g.At))
-		_, err := fmt.Fprintln(p.out, command)
-		return err
+		document.Locks[0].RedisCommand = command
+		return p.printed("the command", o.json, document, func(w io.Writer) error { return render.Written(w, command+"\n") })
 	}
 	log, err := p.permit(o, o.consequence(seen, g.At), seen.Key, "add --write to release the lock, or --dry-run to print the command")
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	if _, err := p.execute(ctx, o, executorOf(t, log), t.Timeout, seen); err != nil {
-		return errorOf(err)
+	text := func(w io.Writer) error { return render.Written(w, o.summary(seen)+"\n") }
+	if err = p.execute(ctx, o, executorOf(t, log), t.Timeout, seen, &document.Locks[0]); err != nil {
+		text = func(io.Writer) error { return nil }
 	}
-	_, err = fmt.Fprintln(p.out, o.summary(seen))
-	return err
+	return errors.Join(errorOf(err), p.printed("the outcome", o.json, document, text))
+}
+
+// jsonRelease is the output of `release --json`.
+type jsonRelease struct {
+	render.Head
+	Action keyspace.Action `json:"action"`
+	Owner  string          `json:"owner,omitzero"` // of --owner
+	Locks  []jsonReleased  `json:"locks"`
+}
+
+// jsonReleased is a lock on which release acts, as it was seen before.
+type jsonReleased struct {
+	render.LockID
+	Format       string           `json:"format"`
+	Holders      []render.Holder  `json:"holders"`
+	Outcome      keyspace.Outcome `json:"outcome,omitzero"`           // absent: nothing was sent
+	Error        string           `json:"error,omitzero"`             // why it is not done
+	RedisCommand string           `json:"redis_cli_command,omitzero"` // of --dry-run
+}
+
+func releasedOf(l keyspace.Lock, at time.Time) jsonReleased {
+	return jsonReleased{LockID: render.LockIDOf(l.ID()), Format: l.Format,
+		Holders: render.Each(l.Holders, func(h keyspace.Holder) render.Holder { return render.HolderOf(h, at) })}
 }
 
 // selectHolder returns the lock with only the holder that the flags select.
@@ -175,20 +202,24 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-// execute acts on a lock. Without an answer it warns of that, and returns what a recheck finds within a time limit.
-func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock) (keyspace.Outcome, error) {
+// execute acts on a lock, and sets the outcome. Without an answer it warns of that, and returns what a recheck finds within a
+// time limit.
+func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock, j *jsonReleased) error {
 	r, err := e.Act(ctx, o.action(), seen, o.giveTTL)
-	if r.Outcome != keyspace.Unanswered {
-		return r.Outcome, err
+	if r.Outcome == keyspace.Unanswered {
+		p.notes.warning("%v", err)
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		text, lost := e.Recheck(ctx, r, seen)
+		if lost != nil {
+			text = "it is still not known: " + lost.Error()
+		}
+		err = &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
 	}
-	p.notes.warning("%v", err)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	text, err := e.Recheck(ctx, r, seen)
-	if err != nil {
-		text = "it is still not known: " + err.Error()
+	if j.Outcome = r.Outcome; err != nil {
+		j.Error = render.Text(err.Error())
 	}
-	return r.Outcome, &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
+	return err
 }
 
 // consequence describes what the action will change.

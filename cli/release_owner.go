@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -42,15 +43,17 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 		}
 		return &exitError{code: exitNoLock, err: fmt.Errorf("%s has no %s", render.Text(s.owner), what), hint: "locktop list shows the owners"}
 	}
+	document := jsonRelease{Head: render.HeadOf(snap), Action: o.action(), Owner: render.Text(s.owner),
+		Locks: render.Each(locks, func(l keyspace.Lock) jsonReleased { return releasedOf(l, snap.At) })}
 	if o.dryRun {
-		return p.printCommands(o, c, locks)
+		return p.printCommands(o, c, locks, document)
 	}
 	log, err := p.permit(o, o.consequenceForOwner(s.owner, locks), s.owner, "add --write to release the locks, or --dry-run to print the commands")
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	err = p.executeAll(ctx, o, executorOf(t, log), t.Timeout, s.owner, locks)
+	err = p.executeAll(ctx, o, executorOf(t, log), t.Timeout, s.owner, locks, document)
 	if err == nil && !snap.Complete {
 		return incomplete(snap)
 	}
@@ -73,17 +76,17 @@ func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []
 }
 
 // printCommands prints the exact command for each lock.
-func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock) error {
-	for _, l := range locks {
+func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock, d jsonRelease) error {
+	lines := ""
+	for i, l := range locks {
 		command, err := keyspace.ExactCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
 		if err != nil {
 			return errorOf(err)
 		}
-		if _, err := fmt.Fprintln(p.out, command); err != nil {
-			return err
-		}
+		d.Locks[i].RedisCommand = command
+		lines += command + "\n"
 	}
-	return nil
+	return p.printed("the commands", o.json, d, func(w io.Writer) error { return render.Written(w, lines) })
 }
 
 // consequenceForOwner describes what the action will change.
@@ -111,24 +114,25 @@ func firstKeys(locks []keyspace.Lock) string {
 
 // executeAll acts on one lock after the other. It continues after an error, and reports the numbers
 // of the locks that are as they were, and of those without an answer, with the first error.
-func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, owner string, locks []keyspace.Lock) error {
+func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, owner string, locks []keyspace.Lock, d jsonRelease) error {
 	var refused, unknown []keyspace.Lock
 	var failed []error
 	done := 0
-	for _, l := range locks {
+	for i, l := range locks {
 		if ctx.Err() != nil {
 			break
 		}
-		switch outcome, err := p.execute(ctx, o, e, limit, l); {
+		switch err := p.execute(ctx, o, e, limit, l, &d.Locks[i]); {
 		case err == nil:
 			done++
-		case outcome == keyspace.Unanswered:
+		case d.Locks[i].Outcome == keyspace.Unanswered:
 			unknown, failed = append(unknown, l), append(failed, err)
 		default:
 			refused, failed = append(refused, l), append(failed, err)
 		}
 	}
-	if _, err := fmt.Fprintf(p.out, "%s %s of %s of %s\n", o.action().Did(o.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner)); err != nil {
+	text := fmt.Sprintf("%s %s of %s of %s\n", o.action().Did(o.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner))
+	if err := p.printed("the outcome", o.json, d, func(w io.Writer) error { return render.Written(w, text) }); err != nil {
 		return err
 	}
 	if ctx.Err() != nil || len(failed) == 0 {
@@ -142,7 +146,7 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 			hint = f.hint
 		}
 	}
-	var text string
+	text = ""
 	if len(refused) > 0 {
 		text = fmt.Sprintf("%s left as they are: %s; ", humanize.Plural(len(refused), "lock"), firstKeys(refused))
 	}

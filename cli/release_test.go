@@ -112,7 +112,7 @@ func TestInspectExplainsALock(t *testing.T) {
 	wantAll(t, out, `lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h ")
 	check.False(t, strings.Contains(out, "\x1b"), "it prints a control character: %q", out)
 	j := decoded[jsonInspection](t, run(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr))
-	check.True(t, j.Key == "lock:\x1b[2J" && len(j.Raw) == 1 && *j.Raw[0].Value == token && j.Command != "" && len(j.Why) != 0, "got %+v", j)
+	check.True(t, j.Key == "lock:\x1b[2J" && len(j.Entries) == 1 && *j.Entries[0].Value == token && j.RedisCommand != "" && len(j.Evidence) != 0, "got %+v", j)
 }
 
 func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	send(t, addr, "SET", "lock:a", token)
 	got = locktop(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
 	j := decoded[jsonDiagnosis](t, got.out)
-	if got.code != exitFindings || len(j.Findings) != 1 || j.Findings[0].ID != "never-expires" || j.Risks[0].ID != "evictable" || len(j.Blind) == 0 {
+	if got.code != exitFindings || len(j.Findings) != 2 || j.Findings[0].ID != "never-expires" || j.Findings[1].ID != "evictable" || len(j.Limitations) == 0 {
 		t.Errorf("code %d: %+v", got.code, j)
 	}
 }
@@ -314,7 +314,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	info := check.Must(os.Stat(path))(t)
 	check.True(t, info.Mode().Perm() == 0o600, "its mode is %v", info.Mode())
 	lines := audited(t)
-	if len(lines) != 2 || lines[0].Key != "a\x1b[2J\n" || lines[0].Act != keyspace.ForceRelease || lines[0].Outcome != keyspace.Intended || strings.Contains(readText(t, path), "\x1b") {
+	if len(lines) != 2 || lines[0].Key != "a\x1b[2J\n" || lines[0].Action != keyspace.ForceRelease || lines[0].Outcome != keyspace.Intended || strings.Contains(readText(t, path), "\x1b") {
 		t.Errorf("written is %+v", lines)
 	}
 }
@@ -347,11 +347,11 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
 		check.Require(t, len(lines) == 2, "%d lines", len(lines))
 		for i, line := range lines {
-			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}) &&
+			check.True(t, line.actor == tt.who && line.Action == "release" && slices.Equal(line.Servers, []string{srv.Addr()}) &&
 				line.Key == "lock:a" && line.Outcome == []keyspace.Outcome{keyspace.Intended, keyspace.Done}[i] && line.ID == lines[0].ID,
 				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
-		check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")
+		check.False(t, strings.Contains(lines[0].HolderDigests[0], token), "the token was written down")
 	}
 }
 
@@ -518,7 +518,7 @@ func compareRobbed(t *testing.T, robbed []map[string]bool, ends chan int) {
 		done++
 		var i int
 		check.Must(fmt.Sscanf(line.Key, "lock:%d", &i))(t)
-		if _, digest, _ := strings.Cut(line.Holders[0], "sha256:"); !robbed[i][digest] {
+		if _, digest, _ := strings.Cut(line.HolderDigests[0], "sha256:"); !robbed[i][digest] {
 			foreign++
 		}
 	}

@@ -26,6 +26,7 @@ type fitOptions struct {
 	window time.Duration
 	match  []string
 	names  bool
+	json   bool // of the list
 }
 
 func (o *fitOptions) flags() *pflag.FlagSet {
@@ -34,6 +35,7 @@ func (o *fitOptions) flags() *pflag.FlagSet {
 	set.StringVar(&o.at, "at", "", "`time` at which the window begins: "+humanize.MomentForms+" (default: where replay begins)")
 	set.DurationVar(&o.window, "for", 0, "`length` of the window (default: to the end of the recording)")
 	set.StringArrayVar(&o.match, "match", nil, "only keys that match this `glob`; may be repeated")
+	set.BoolVar(&o.json, "json", false, "print the list as one JSON document; errors are JSON, too")
 	set.BoolVar(&o.names, "names", false, "name the busiest keys and owners in the comments")
 	return set
 }
@@ -45,6 +47,8 @@ func (o *fitOptions) check(args []string) error {
 		return usageErrorf("", "--at, --for, --match and --names need --from RECORDING")
 	case o.from != "" && len(args) > 0:
 		return usageErrorf("", "--from fits a scenario, and %s names another one", args[0])
+	case o.json && (o.from != "" || len(args) > 0):
+		return usageErrorf("", "--json prints the list of scenarios: a scenario is YAML")
 	case o.window < 0:
 		return usageErrorf("", "--for must not be negative")
 	}

@@ -324,7 +324,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 	check.NoError(t, rig.Nodes()[0].Kill())
 	doc, said = listedWith(t, exitFailure, redlockFlags(rig)...)
 	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
-	check.True(t, !doc.Complete && most.State == "held" && most.Votes[0].Silent && few.State == "partial",
+	check.True(t, !doc.Complete && most.State == "held" && most.Votes[0].Unreachable && few.State == "partial",
 		"with a node down: %+v and %+v", most, few)
 	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, nodesOf(rig)[0]+" is missing"), "it says %q", said)
 }
@@ -354,6 +354,6 @@ func TestAllDatabasesAreRead(t *testing.T) {
 	for _, l := range doc.Locks {
 		dbs += fmt.Sprint(l.DB, " ")
 	}
-	check.True(t, dbs == "0 5 10 15 " && len(doc.Nodes) == 1 && doc.Nodes[0].Locks == 4 && doc.Nodes[0].Keys == 4,
+	check.True(t, dbs == "0 5 10 15 " && len(doc.Nodes) == 1 && *doc.Nodes[0].LockCount == 4 && *doc.Nodes[0].KeyCount == 4,
 		"locks in the databases %s, on %+v", dbs, doc.Nodes)
 }

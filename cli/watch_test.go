@@ -141,7 +141,7 @@ func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--json", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:\x1b[2J\u202e", token, "PX", "60000")
-	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","format":"[a-z-]+","holder":"`+token+`","held_ms":\d+,"ttl_ms":[1-6]\d{4},"node":"127.0.0.1:\d+","db":0}$`)
+	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","node":"127.0.0.1:\d+","db":0,"format":"[a-z-]+","holder":{"id":"`+token+`","depth":1,"ttl_ms":[1-6]\d{4}.*},"ttl_ms":[1-6]\d{4}}$`)
 }
 
 func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
@@ -231,7 +231,7 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 		want  string // the part of a line that identifies it
 	}{
 		{want: "appeared job:nightly, .* critical: Held .*\n" + servers + late},
-		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"redis.test:6379","db":0,"id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
+		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"event":"finding","node":"redis.test:6379","id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
 		{wants: watchOptions{events: []string{"expired"}}, want: ""},
 		{wants: watchOptions{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\n" + servers + late},
 		{picks: selection{format: "redisson"}, want: servers + late},

@@ -64,7 +64,7 @@ at most 15s and 64 MiB, until the first command with the key and the token.`,
 		Example: `  locktop who lock:orders:4711
   locktop who lock:orders:4711 --for 2m
   locktop who lock:orders:4711 --monitor
-  locktop who job:nightly --json | jq -r '.processes[].addr'`,
+  locktop who job:nightly --json | jq -r '.clients[].addr'`,
 		Args: k.take,
 	}, o.check, func(ctx context.Context, r *reading, _ []string) error { return p.who(ctx, r, o, k.key) }, k.flags(), o.flags(), set)
 }
@@ -91,7 +91,8 @@ const (
 type identity struct {
 	lock    keyspace.Lock
 	holder  keyspace.Holder
-	at      time.Time        // of the read
+	at      time.Time // of the read
+	head    render.Head
 	known   string           // how; "" = not known
 	why     string           // evidence, one clause
 	process keyspace.Process // in the value of the lock; zero = none
@@ -108,7 +109,7 @@ func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string)
 	if !g.Complete {
 		p.notes.warning("%s", incomplete(g.Snapshot))
 	}
-	id := identity{at: g.At, lock: l}
+	id := identity{at: g.At, head: render.HeadOf(g.Snapshot), lock: l}
 	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
 		return err
 	}
@@ -375,44 +376,33 @@ func writeIdentity(w io.Writer, id identity) error {
 
 // jsonIdentity is the output of `who --json`.
 type jsonIdentity struct {
-	Key       string        `json:"key"`
-	KeyB64    string        `json:"key_b64,omitempty"`
-	Node      string        `json:"node"`
-	DB        int           `json:"db"`
-	Holder    jsonHolder    `json:"holder"`
-	Known     string        `json:"known"` // said, hint, coincidence or proof
-	Why       string        `json:"why"`
-	Host      string        `json:"host,omitempty"` // in the value of the lock
-	PID       int           `json:"pid,omitempty"`
-	Processes []jsonProcess `json:"processes"`
-	Changes   int           `json:"changes,omitempty"` // of the lock, while it was watched
-	Hits      int           `json:"hits,omitempty"`    // of these: those at which the client had just run a command
-	Left      int           `json:"left,omitempty"`    // clients that cannot be excluded
-	Next      []string      `json:"next"`              // commands to paste
-}
-
-type jsonHolder struct {
-	ID    string `json:"id"`
-	IDB64 string `json:"id_b64,omitempty"`
-	Label string `json:"label"`
+	render.Head
+	render.LockID
+	Holder       render.Holder   `json:"holder"`
+	KnownBy      string          `json:"known_by"` // said, hint, coincidence or proof
+	Evidence     []string        `json:"evidence"`
+	Process      *jsonProcess    `json:"process,omitzero"` // in the value of the lock
+	Clients      []render.Client `json:"clients"`
+	ChangeCount  int             `json:"change_count,omitzero"`  // of the lock, while it was watched
+	HitCount     int             `json:"hit_count,omitzero"`     // of these: those at which the client had just run a command
+	SuspectCount int             `json:"suspect_count,omitzero"` // clients that cannot be excluded
+	Commands     []string        `json:"commands"`               // to paste
 }
 
 type jsonProcess struct {
-	Addr    string `json:"addr"`
-	Name    string `json:"name"`
-	User    string `json:"user"`
-	Library string `json:"library"`
-	AgeS    int64  `json:"age_s"`
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
 }
 
 func identityOf(id identity) jsonIdentity {
-	return jsonIdentity{
-		Key: render.Text(id.lock.Key), KeyB64: render.Base64(id.lock.Key), Node: whereHeld(id.lock, id.holder), DB: id.lock.DB,
-		Holder: jsonHolder{render.Text(id.holder.ID), render.Base64(id.holder.ID), render.Text(id.holder.Label)},
-		Known:  id.known, Why: render.Text(id.why), Host: id.process.Host, PID: id.process.PID,
-		Changes: id.seen.Changes, Hits: id.seen.Hits, Left: id.seen.Left, Next: append([]string{}, id.next()...),
-		Processes: render.Each(id.clients, func(c keyspace.Client) jsonProcess {
-			return jsonProcess{render.Text(c.Addr), render.Text(c.Name), render.Text(c.User), render.Text(c.Library), int64(c.Age.Seconds())}
-		}),
+	j := jsonIdentity{
+		Head: id.head, LockID: render.LockIDOf(id.lock.ID()), Holder: render.HolderOf(id.holder, id.at), KnownBy: id.known, Evidence: []string{render.Text(id.why)},
+		ChangeCount: id.seen.Changes, HitCount: id.seen.Hits, SuspectCount: id.seen.Left, Commands: append([]string{}, id.next()...),
+		Clients: render.Each(id.clients, render.ClientOf),
 	}
+	j.Node = render.Text(whereHeld(id.lock, id.holder))
+	if id.process.Host != "" {
+		j.Process = &jsonProcess{id.process.Host, id.process.PID}
+	}
+	return j
 }

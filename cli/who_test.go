@@ -66,15 +66,15 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 	}
 	from := addressOf(t, connection)
 	id := identified(t, append(where, "job-lock:default:report")...)
-	check.True(t, id.Known == bySaying && len(id.Processes) == 1 && id.Processes[0].Addr == from && id.Processes[0].Name == "batch-57",
+	check.True(t, id.KnownBy == bySaying && len(id.Clients) == 1 && id.Clients[0].Addr == from && id.Clients[0].Name == "batch-57",
 		"it is %+v, want the connection from %s", id, from)
 	_, port, _ := strings.Cut(from, ":")
 	want := fmt.Sprintf("ss -tnpH 'sport = :%s'", port)
-	check.True(t, slices.Equal(id.Next, []string{want}), "next is %q, want %q", id.Next, want)
+	check.True(t, slices.Equal(id.Commands, []string{want}), "next is %q, want %q", id.Commands, want)
 
 	send(t, addr, "SET", "stock:lock", "web-1:4711~0190b1a0-7f63-7a09-8c4e-2b1f6d7c8e90", "PX", 60_000)
 	id = identified(t, append(where, "stock:lock")...)
-	if id.Known != bySaying || id.Host != "web-1" || id.PID != 4711 || !slices.Equal(id.Next, []string{"ssh web-1 ps -o pid,lstart,args -p 4711"}) {
+	if id.KnownBy != bySaying || id.Process.Host != "web-1" || id.Process.PID != 4711 || !slices.Equal(id.Commands, []string{"ssh web-1 ps -o pid,lstart,args -p 4711"}) {
 		t.Errorf("it is %+v", id)
 	}
 	shown := locktop(t, append([]string{"who", "stock:lock"}, where...)...)
@@ -99,7 +99,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 		t.Errorf("it ends with %d:\n%s%s", got.code, got.out, got.errors)
 	}
 	id := identified(t, append(where, "lock:invoice")...)
-	check.True(t, id.Known == byHint && len(id.Processes) == 1 && id.Processes[0].Name == "worker", "it is %+v", id)
+	check.True(t, id.KnownBy == byHint && len(id.Clients) == 1 && id.Clients[0].Name == "worker", "it is %+v", id)
 	for _, key := range []string{"lock:json", "lock:job"} {
 		locktop(t, append([]string{"who", key}, where...)...).says(t, exitFailure, "no client can be named")
 	}
@@ -127,7 +127,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
 	for range testtier.Size(3, 3, 100) {
 		got := locktopWith(t, strings.NewReader("c4nary\n"), append([]string{"who", "--json", "--monitor", "--askpass", "-u", "redis://" + child.Addr()}, keyArguments(key)...)...)
-		if id := decoded[jsonIdentity](t, got.out); id.Known != byProof || len(id.Processes) != 1 || id.Processes[0].Addr != from || id.Processes[0].User != "default" {
+		if id := decoded[jsonIdentity](t, got.out); id.KnownBy != byProof || len(id.Clients) != 1 || id.Clients[0].Addr != from || id.Clients[0].User != "default" {
 			t.Fatalf("it ends with %d: %s%s, want %s", got.code, got.out, got.errors, from)
 		}
 	}
@@ -357,7 +357,7 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	})
 	eventually(t, func() bool { return rdb.PTTL(t.Context(), "stock").Val() > 0 })
 	got := identified(t, "orders", "-u", "redis://"+addr, "--for", "1m")
-	check.True(t, got.Known == byCoincidence && len(got.Processes) == 1 && got.Processes[0].Addr == from, "it is %+v, want %s", got, from)
+	check.True(t, got.KnownBy == byCoincidence && len(got.Clients) == 1 && got.Clients[0].Addr == from, "it is %+v, want %s", got, from)
 }
 
 func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {

@@ -15,23 +15,23 @@ import (
 // for most of the waiting, with lines up to width cells if possible; 0 = no limit.
 func Contention(w io.Writer, r contention.Report, databases bool, n, width int) error {
 	var out strings.Builder
-	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "SOURCE"}}
+	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "BY"}}
 	for _, c := range r.Classes[:min(n, len(r.Classes))] {
 		classes = append(classes, classRow(c, databases))
 	}
 	write(&out, classes, []Column{{Least: 12}, {Spare: 4}, {}, {}, {Spare: 3}, {}, {Least: 14}, {}, {Spare: 2}, {}}, width)
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")
-		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "SOURCE"}}
+		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "BY"}}
 		for _, b := range r.Blames[:min(n, len(r.Blames))] {
 			blames = append(blames, []string{
-				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source == contention.Asked) + humanize.Count(b.Clients),
-				atLeast(b.Source == contention.Asked) + humanize.Duration(b.Total), atLeast(b.Source == contention.Asked) + humanize.Duration(b.Longest), string(b.Source),
+				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source) + humanize.Count(b.Clients),
+				atLeast(b.Source) + humanize.Duration(b.Total), atLeast(b.Source) + humanize.Duration(b.Longest), string(b.Source),
 			})
 		}
 		write(&out, blames, []Column{{Least: 14}, {Least: 12}, {}, {}, {}, {}}, width)
 	}
-	fmt.Fprintf(&out, "%s\n", spanOf(r))
+	fmt.Fprintf(&out, "%s\n", watchedFor(r))
 	return Written(w, out.String())
 }
 
@@ -60,20 +60,20 @@ func classRow(c contention.Class, databases bool) []string {
 	if c.Source == "" {
 		return row
 	}
-	row[3] = atLeast(c.Source == contention.Asked) + humanize.Count(c.MostWaiting)
-	row[5] = fmt.Sprintf("%s%.2f s/s", atLeast(c.Source == contention.Asked), c.Blocked)
+	row[3] = atLeast(c.Source) + humanize.Count(c.MostWaiting)
+	row[5] = fmt.Sprintf("%s%.2f s/s", atLeast(c.Source), c.Blocked)
 	if c.Worst != "" {
 		row[6] = fmt.Sprintf("%s %s", ShortKey(c.Worst), percent(c.WorstShare))
 	}
 	if c.Source != contention.Asked {
-		row[7], row[8] = atLeast(c.P50.AtLeast)+humanize.Duration(c.P50.Duration), atLeast(c.P99.AtLeast)+humanize.Duration(c.P99.Duration)
+		row[7], row[8] = quantile(c.P50), quantile(c.P99)
 	}
 	return row
 }
 
-// atLeast marks a lower bound.
-func atLeast(bound bool) string {
-	if bound {
+// atLeast marks the figures of a rung that are lower bounds.
+func atLeast(r contention.Source) string {
+	if r == contention.Asked {
 		return "≥"
 	}
 	return ""
@@ -81,8 +81,15 @@ func atLeast(bound bool) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
-// spanOf says for how long the figures were seen.
-func spanOf(r contention.Report) string {
+func quantile(q contention.Quantile) string {
+	if q.AtLeast {
+		return "≥" + humanize.Duration(q.Duration)
+	}
+	return humanize.Duration(q.Duration)
+}
+
+// watchedFor says for how long the figures were seen.
+func watchedFor(r contention.Report) string {
 	text := "watched for " + humanize.Duration(r.Watched.Duration())
 	if r.Monitored.Duration() > 0 {
 		return text + ", MONITOR ran for " + humanize.Duration(r.Monitored.Duration()) + " of it"
@@ -107,98 +114,104 @@ func Folded(w io.Writer, r contention.Report) error {
 
 // ContentionDocument is the output of `contention --json`.
 type ContentionDocument struct {
-	Watched    TimeSpan          `json:"watched"`
-	Complete   bool              `json:"complete"`
-	Monitored  *TimeSpan         `json:"monitored,omitempty"` // absent = MONITOR did not run
-	Classes    []ContentionClass `json:"classes"`             // those with the most waiting first
-	BlockedBy  []ContentionBlame `json:"blocked_by"`          // those with the most waiting first
-	MoreClass  int               `json:"more_classes"`
-	MoreBlamed int               `json:"more_blocked_by"`
+	Span
+	Complete         bool              `json:"complete"`
+	Problems         []string          `json:"problems"`
+	Monitored        *Span             `json:"monitored,omitzero"` // absent: MONITOR did not run
+	Classes          []ContentionClass `json:"classes"`            // those with the most waiting first
+	ClassesOmitted   int               `json:"classes_omitted"`
+	BlockedBy        []ContentionBlame `json:"blocked_by"` // those with the most waiting first
+	BlockedByOmitted int               `json:"blocked_by_omitted"`
 }
 
-// TimeSpan is a time on the server's clock.
-type TimeSpan struct {
-	From  string `json:"from"`
-	Until string `json:"until"`
+// Span is a time on the server's clock.
+type Span struct {
+	From  string `json:"from,omitzero"`
+	Until string `json:"until,omitzero"`
 }
-
-func spanTimes(s contention.Span) TimeSpan { return TimeSpan{Timestamp(s.From), Timestamp(s.Until)} }
 
 // ContentionClass is the contention for the locks of a class.
 type ContentionClass struct {
-	Class       string        `json:"class"`
-	DB          int           `json:"db"`
-	Locks       int           `json:"locks"`
-	Held        float64       `json:"held"`         // share of the time, 0 to 1
-	By          string        `json:"by"`           // stored, asked or seen; "" = no waiting was seen
-	MostWaiting int           `json:"most_waiting"` // at the same time
-	Blocked     float64       `json:"blocked_s_per_s"`
-	WaitedMS    int64         `json:"waited_ms"`
-	Attempts    int           `json:"attempts"` // 0 without MONITOR
-	Acquired    int           `json:"acquired"` // 0 without MONITOR
-	Worst       string        `json:"worst_holder"`
-	WorstShare  float64       `json:"worst_share"` // of the waiting, 0 to 1
-	P50         *WaitQuantile `json:"wait_p50,omitempty"`
-	P99         *WaitQuantile `json:"wait_p99,omitempty"`
+	Class         string  `json:"class"`
+	DB            int     `json:"db"`
+	LockCount     int     `json:"lock_count"`
+	HeldShare     float64 `json:"held_share"`
+	AttemptCount  int     `json:"attempt_count,omitzero"`
+	AcquiredCount *int    `json:"acquired_count,omitzero"`
+	*ClassWaits           // nil: no waiting was seen
 }
 
-// WaitQuantile is a quantile of waits.
-type WaitQuantile struct {
-	MS      int64 `json:"ms"`
-	AtLeast bool  `json:"at_least"` // it may be longer
+// ClassWaits is the waiting for the locks of a class.
+type ClassWaits struct {
+	KnownBy          contention.Source `json:"known_by"`
+	WaitersAtLeast   bool            `json:"waiters_at_least,omitzero"` // asked: of all figures
+	WaiterCountMax   int             `json:"waiter_count_max"`          // at the same time
+	WaiterCountMean  float64         `json:"waiter_count_mean"`
+	WaitedMS         int64           `json:"waited_ms"`
+	WorstHolder      *Holder         `json:"worst_holder,omitzero"`
+	WorstHolderShare float64         `json:"worst_holder_share,omitzero"` // of the waiting
+	P50MS            *int64          `json:"wait_p50_ms,omitzero"`
+	P50AtLeast       bool            `json:"wait_p50_at_least,omitzero"`
+	P99MS            *int64          `json:"wait_p99_ms,omitzero"`
+	P99AtLeast       bool            `json:"wait_p99_at_least,omitzero"`
 }
 
 // ContentionBlame is the waiting that a holder has caused.
 type ContentionBlame struct {
-	Holder    string       `json:"holder"`
-	Key       string       `json:"key"`
-	KeyB64    string       `json:"key_b64,omitempty"`
-	Node      string       `json:"node"`
-	DB        int          `json:"db"`
-	By        string       `json:"by"`
-	Clients   int          `json:"clients"`
-	TotalMS   int64        `json:"total_ms"`
-	LongestMS int64        `json:"longest_ms"`
-	Waiters   []WaiterTime `json:"waiters"`
+	LockID
+	Holder        Holder          `json:"holder"`
+	KnownBy       contention.Source `json:"known_by"`
+	ClientCount   int             `json:"client_count"`
+	WaitedMS      int64           `json:"waited_ms"`
+	WaitedAtLeast bool            `json:"waited_at_least,omitzero"`
+	LongestMS     int64           `json:"longest_wait_ms"`
+	Waiters       []Waiter        `json:"waiters"`
 }
 
-// WaiterTime is how long a client waited for a holder.
-type WaiterTime struct {
-	Waiter   string `json:"waiter"` // "" = only the number of waiters is known
-	WaitedMS int64  `json:"waited_ms"`
-}
-
-// ContentionOf returns the document for at most n classes and n holders. complete says that all locks were seen.
-func ContentionOf(r contention.Report, complete bool, n int) ContentionDocument {
+// ContentionOf returns the document for at most n classes and n holders. last is the last snapshot.
+func ContentionOf(r contention.Report, last keyspace.Snapshot, n int) ContentionDocument {
 	classes, blames := r.Classes[:min(n, len(r.Classes))], r.Blames[:min(n, len(r.Blames))]
 	d := ContentionDocument{
-		Watched: spanTimes(r.Watched), Complete: complete,
-		Classes: []ContentionClass{}, BlockedBy: []ContentionBlame{}, MoreClass: len(r.Classes) - len(classes), MoreBlamed: len(r.Blames) - len(blames),
+		Span: spanOf(r.Watched), Complete: last.Complete, Problems: Each(last.Problems, Text), Classes: Each(classes, classOf),
+		ClassesOmitted: len(r.Classes) - len(classes), BlockedByOmitted: len(r.Blames) - len(blames),
 	}
 	if r.Monitored.Duration() > 0 {
-		d.Monitored = new(spanTimes(r.Monitored))
+		d.Monitored = new(spanOf(r.Monitored))
 	}
-	for _, c := range classes {
-		k := ContentionClass{
-			Class: Text(c.Name), DB: c.DB, Locks: c.Locks, Held: c.Held, By: string(c.Source), MostWaiting: c.MostWaiting, Blocked: c.Blocked,
-			WaitedMS: c.Waited.Milliseconds(), Attempts: c.Attempts, Acquired: c.Acquired, Worst: Text(c.Worst), WorstShare: c.WorstShare,
-		}
-		if c.Source == contention.Stored || c.Source == contention.Seen {
-			k.P50, k.P99 = &WaitQuantile{c.P50.Milliseconds(), c.P50.AtLeast}, &WaitQuantile{c.P99.Milliseconds(), c.P99.AtLeast}
-		}
-		d.Classes = append(d.Classes, k)
-	}
-	for _, b := range blames {
+	d.BlockedBy = Each(blames, func(b contention.Blame) ContentionBlame {
 		j := ContentionBlame{
-			Holder: Text(b.Holder), Key: Text(b.Lock.Key), KeyB64: Base64(b.Lock.Key), Node: b.Lock.Node, DB: b.Lock.DB, By: string(b.Source),
-			Clients: b.Clients, TotalMS: b.Total.Milliseconds(), LongestMS: b.Longest.Milliseconds(), Waiters: []WaiterTime{},
+			LockID: LockIDOf(b.Lock), Holder: Holder{Label: Text(b.Holder)}, KnownBy: b.Source, ClientCount: b.Clients, WaitedMS: b.Total.Milliseconds(),
+			WaitedAtLeast: b.Source == contention.Asked, LongestMS: b.Longest.Milliseconds(), Waiters: []Waiter{},
 		}
 		for _, w := range r.Waits {
 			if w.Lock == b.Lock && w.Holder == b.Holder {
-				j.Waiters = append(j.Waiters, WaiterTime{Text(w.Waiter), w.Waited.Milliseconds()})
+				j.Waiters = append(j.Waiters, Waiter{Label: Text(w.Waiter), WaitedMS: lasting(w.Waited), WaitedAtLeast: j.WaitedAtLeast})
 			}
 		}
-		d.BlockedBy = append(d.BlockedBy, j)
-	}
+		return j
+	})
 	return d
+}
+
+func spanOf(s contention.Span) Span { return Span{Timestamp(s.From), Timestamp(s.Until)} }
+
+func classOf(c contention.Class) ContentionClass {
+	j := ContentionClass{Class: Text(c.Name), DB: c.DB, LockCount: c.Locks, HeldShare: c.Held, AttemptCount: c.Attempts}
+	if c.Attempts > 0 {
+		j.AcquiredCount = &c.Acquired
+	}
+	if c.Source == "" {
+		return j
+	}
+	j.ClassWaits = &ClassWaits{
+		KnownBy: c.Source, WaitersAtLeast: c.Source == contention.Asked, WaiterCountMax: c.MostWaiting, WaiterCountMean: c.Blocked, WaitedMS: c.Waited.Milliseconds(),
+	}
+	if c.Worst != "" {
+		j.WorstHolder, j.WorstHolderShare = &Holder{Label: Text(c.Worst)}, c.WorstShare
+	}
+	if c.Source != contention.Asked {
+		j.P50MS, j.P50AtLeast = new(c.P50.Milliseconds()), c.P50.AtLeast
+		j.P99MS, j.P99AtLeast = new(c.P99.Milliseconds()), c.P99.AtLeast
+	}
+	return j
 }

@@ -76,9 +76,9 @@ func TestTheFoldedContentionHasALineForEachWaiter(t *testing.T) {
 }
 
 func TestTheDocumentOfContentionSaysWhatItLeavesOut(t *testing.T) {
-	d := ContentionOf(someContention(), true, 1)
+	d := ContentionOf(someContention(), keyspace.Snapshot{Complete: true}, 1)
 	text, err := json.Marshal(d)
-	if err != nil || d.MoreClass != 2 || d.MoreBlamed != 1 || len(d.BlockedBy) != 1 || len(d.BlockedBy[0].Waiters) != 2 || d.Classes[0].P99.MS != 711 || !d.Classes[0].P99.AtLeast {
+	if err != nil || d.ClassesOmitted != 2 || d.BlockedByOmitted != 1 || len(d.BlockedBy) != 1 || len(d.BlockedBy[0].Waiters) != 2 || *d.Classes[0].P99MS != 711 || !d.Classes[0].P99AtLeast {
 		t.Errorf("%v: it is %s", err, text)
 	}
 }

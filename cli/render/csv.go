@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -18,23 +17,22 @@ func CSV(w io.Writer, p View) error {
 	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "depth",
 		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}
 	for _, l := range p.Locks {
+		j := LockOf(*l, p.At, nil)
 		rows = append(rows, []string{
-			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(*l)), string(l.State(p.At)),
-			cell(HolderIDs(*l)), strconv.Itoa(l.Depth()), strconv.Itoa(l.WaiterCount()),
-			strconv.FormatInt(TTL(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
-			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), heldCell(*l, p.At),
+			cell(l.Key), string(j.Kind), j.Format, j.Confidence, string(j.Mode), string(j.State), cell(HolderIDs(*l)), strconv.Itoa(l.Depth()),
+			known(j.WaiterCount), strconv.FormatInt(j.TTLMS, 10), known(j.Fence),
+			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), known(j.HeldMS),
 		})
 	}
 	return out.WriteAll(rows) // WriteAll flushes
 }
 
-// heldCell returns how long the holder has held l, or "" if that is not known.
-func heldCell(l keyspace.Lock, at time.Time) string {
-	age := l.Age(at)
-	if age.Duration == 0 {
+// known returns a number, or an empty cell if it is not known.
+func known[N int | int64](n *N) string {
+	if n == nil {
 		return ""
 	}
-	return strconv.FormatInt(age.Milliseconds(), 10)
+	return strconv.FormatInt(int64(*n), 10)
 }
 
 // HolderIDs returns the IDs of the holders of l, separated by spaces.

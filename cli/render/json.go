@@ -16,84 +16,220 @@ import (
 	"locktop/tui/widget"
 )
 
+// The types of this file are the JSON of all commands: docs/json.md explains every key. What is
+// unknown has no key. A key that ends in _at_least or _at_most belongs to the number beside it.
+
 // never is the ttl_ms of a lock without a TTL.
 const never = -1
 
-// Document is the output of `list --json`. Scripts depend on its names: add
-// fields, but never change them.
-type Document struct {
-	At       string   `json:"at"`
-	Server   Server   `json:"server"`
+// Head is the beginning of a document about the locks of servers.
+type Head struct {
+	At       string   `json:"at,omitzero"`
 	Complete bool     `json:"complete"`
-	Cost     Cost     `json:"cost"`
-	Locks    []Lock   `json:"locks"`
-	Nodes    []Node   `json:"nodes,omitempty"`
-	Problems []string `json:"problems,omitempty"` // what is missing, and why
+	Problems []string `json:"problems"` // what is missing, and why
 }
 
-// Server describes the server of a document.
+// HeadOf returns the head of a document about s.
+func HeadOf(s keyspace.Snapshot) Head {
+	return Head{Timestamp(s.At), s.Complete, Each(s.Problems, Text)}
+}
+
+// Servers are the servers of a document.
+type Servers struct {
+	Server Server `json:"server"`
+	Nodes  []Node `json:"nodes"`
+}
+
+// ServersOf returns the servers of s.
+func ServersOf(s keyspace.Snapshot) Servers {
+	return Servers{Server{Text(s.Server.Mode), Text(s.Server.Product), Text(s.Server.Version)}, Each(s.Nodes, nodeOf)}
+}
+
+// Server is what all servers have in common.
 type Server struct {
-	Mode    string `json:"mode"`
-	Version string `json:"version"`
-	Name    string `json:"name"` // redis, valkey …
+	Mode    string `json:"mode,omitzero"`
+	Product string `json:"product,omitzero"` // redis, valkey …
+	Version string `json:"version,omitzero"`
 }
 
-// ServerOf returns the JSON form of s.
-func ServerOf(s keyspace.Server) Server {
-	return Server{Mode: Text(s.Mode), Version: Text(s.Version), Name: Text(s.Product)}
+// Node is one of the servers.
+type Node struct {
+	Addr      string  `json:"addr"`
+	Up        bool    `json:"up"`
+	Role      string  `json:"role,omitzero"`
+	Product   string  `json:"product,omitzero"`
+	Version   string  `json:"version,omitzero"`
+	KeyCount  *int64  `json:"key_count,omitzero"`
+	LockCount *int    `json:"lock_count,omitzero"`
+	PingMS    float64 `json:"ping_ms,omitzero"`
+	Error     string  `json:"error,omitzero"`
+	AskBlind  string  `json:"ask_blind,omitzero"` // why asked_ago_ms is absent from all locks of the server
+}
+
+func nodeOf(n keyspace.Node) Node {
+	j := Node{
+		Addr: n.Addr, Up: n.Up, Role: Text(n.Role), Product: Text(n.Product), Version: Text(n.Version),
+		PingMS: float64(n.Ping) / float64(time.Millisecond), Error: Text(n.Error), AskBlind: Text(n.AskBlind),
+	}
+	if n.Up {
+		j.LockCount = &n.Locks
+	}
+	if n.Up && (n.Keys > 0 || n.Scanned) { // else DBSIZE is not known
+		j.KeyCount = &n.Keys
+	}
+	return j
+}
+
+// Document is the output of `list --json`.
+type Document struct {
+	Head
+	Servers
+	Cost  Cost   `json:"cost"`
+	Locks []Lock `json:"locks"`
 }
 
 // Cost is what a scan took.
 type Cost struct {
-	Scanned  int64 `json:"scanned"`
-	MS       int64 `json:"ms"`
-	Commands int64 `json:"commands"`
-	BusyMS   int64 `json:"busy_ms,omitempty"` // time of the server, by its own clock
+	ScannedCount int64 `json:"scanned_count"` // keys
+	CommandCount int64 `json:"command_count"`
+	WaitMS       int64 `json:"wait_ms"`            // for replies
+	ServerMS     int64 `json:"server_ms,omitzero"` // time of the server, by its own clock
+}
+
+// DocumentOf returns the document for v.
+func DocumentOf(v View) Document {
+	return Document{
+		Head: HeadOf(v.Snapshot), Servers: ServersOf(v.Snapshot),
+		Cost:  Cost{v.Cost.Scanned, v.Cost.Commands, v.Cost.WaitTime.Milliseconds(), v.Cost.ServerTime.Milliseconds()},
+		Locks: Each(v.Locks, func(l *keyspace.Lock) Lock { return LockOf(*l, v.At, v.Findings[l.ID()]) }),
+	}
+}
+
+// LockID names a lock.
+type LockID struct {
+	Key    string `json:"key"`
+	KeyB64 string `json:"key_b64,omitzero"` // of a key that is not valid UTF-8
+	Node   string `json:"node,omitzero"`
+	DB     int    `json:"db"`
+}
+
+// LockIDOf returns the JSON form of id.
+func LockIDOf(id keyspace.ID) LockID {
+	return LockID{Text(id.Key), Base64(id.Key), Text(id.Node), id.DB}
 }
 
 // Lock is the JSON form of a lock.
 type Lock struct {
-	Key          string         `json:"key"`
-	KeyB64       string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
-	Kind         keyspace.Kind  `json:"kind"`
-	Format       string         `json:"format"`
-	Confidence   string         `json:"confidence"`
-	Mode         keyspace.Mode  `json:"mode"`
-	State        keyspace.State `json:"state"`
-	Holders      []Holder       `json:"holders"`
-	Waiters      []Waiter       `json:"waiters"`
-	WaiterCount  int            `json:"waiter_count"`
-	TTLms        int64          `json:"ttl_ms"`
-	HeldMS       int64          `json:"held_ms,omitempty"`       // time since the acquire; absent: not known
-	HeldAtLeast  bool           `json:"held_at_least,omitempty"` // the acquire was not seen, and held_ms is a lower bound
-	AskedAgo     *int64         `json:"asked_ago,omitempty"`     // seconds since another client asked for the held lock last; absent: no request was seen
-	AskedPercent int            `json:"asked_percent,omitempty"` // part of the watched holds during which another client asked for the lock
-	Fence        int64          `json:"fence"`
-	Node         string         `json:"node"`
-	DB           int            `json:"db"`
-	Votes        []Vote         `json:"votes,omitempty"` // of a Redlock
-	Findings     []Finding      `json:"findings"`
-	Why          []string       `json:"why,omitempty"`   // evidence for the format
-	Left         int            `json:"left,omitempty"`  // free permits of a semaphore, or the remaining count of a latch
-	Limit        int            `json:"limit,omitempty"` // permits of a semaphore
+	LockID
+	Kind           keyspace.Kind  `json:"kind"`
+	Format         string         `json:"format"`
+	Confidence     string         `json:"confidence"`
+	Evidence       []string       `json:"evidence"` // that it is a lock of the format
+	Mode           keyspace.Mode  `json:"mode,omitzero"`
+	State          keyspace.State `json:"state"`
+	Holders        []Holder       `json:"holders"`
+	Waiters        []Waiter       `json:"waiters,omitzero"`
+	WaiterCount    *int           `json:"waiter_count,omitzero"`
+	WaitersAtLeast bool           `json:"waiters_at_least,omitzero"`
+	TTLMS          int64          `json:"ttl_ms"`
+	HeldMS         *int64         `json:"held_ms,omitzero"` // since the acquire
+	HeldAtLeast    bool           `json:"held_at_least,omitzero"`
+	AskedAgoMS     *int64         `json:"asked_ago_ms,omitzero"` // since another client asked for the held lock last
+	AskedShare     float64        `json:"asked_share,omitzero"`  // of the watched holds, during which another client asked for the lock
+	Fence          *int64         `json:"fence,omitzero"`
+	Remaining      *int           `json:"remaining,omitzero"` // permits of a semaphore, or the count of a latch
+	Limit          int            `json:"limit,omitzero"`     // permits of a semaphore
+	Votes          []Vote         `json:"votes,omitzero"`     // of a Redlock
+	Findings       []Finding      `json:"findings"`
 }
 
-// Holder is the JSON form of a holder.
+// Holder is the JSON form of a holder. One that is known by its name only has nothing but a label.
 type Holder struct {
-	ID    string        `json:"id"`
-	IDB64 string        `json:"id_b64,omitempty"`
-	Label string        `json:"label"`
-	Count int           `json:"count"`
-	Mode  keyspace.Mode `json:"mode"`
-	TTLms int64         `json:"ttl_ms"`
+	ID          string        `json:"id,omitzero"`
+	IDB64       string        `json:"id_b64,omitzero"`
+	Label       string        `json:"label,omitzero"`
+	Depth       int           `json:"depth,omitzero"`
+	Mode        keyspace.Mode `json:"mode,omitzero"`
+	TTLMS       *int64        `json:"ttl_ms,omitzero"`
+	HeldMS      *int64        `json:"held_ms,omitzero"`
+	HeldAtLeast bool          `json:"held_at_least,omitzero"`
 }
 
-// Waiter is the JSON form of a waiter.
+// HolderOf returns the JSON form of h at a time.
+func HolderOf(h keyspace.Holder, at time.Time) Holder {
+	j := Holder{ID: Text(h.ID), IDB64: Base64(h.ID), Label: Text(h.Label), Depth: h.Depth, Mode: h.Mode, TTLMS: new(TTL(h.Expires, at))}
+	j.HeldMS, j.HeldAtLeast = milliseconds(h.Age(at))
+	return j
+}
+
+// Waiter is the JSON form of a waiter. One that is known by its name only has nothing but a label.
 type Waiter struct {
-	ID      string        `json:"id"`
-	IDB64   string        `json:"id_b64,omitempty"`
-	Mode    keyspace.Mode `json:"mode"`
-	SinceMS *int64        `json:"since_ms,omitempty"` // absent: not known
+	ID            string        `json:"id,omitzero"`
+	IDB64         string        `json:"id_b64,omitzero"`
+	Label         string        `json:"label,omitzero"`
+	Mode          keyspace.Mode `json:"mode,omitzero"`
+	WaitedMS      *int64        `json:"waited_ms,omitzero"`
+	WaitedAtLeast bool          `json:"waited_at_least,omitzero"`
+}
+
+func waiterOf(w keyspace.Waiter, at time.Time) Waiter {
+	j := Waiter{ID: Text(w.ID), IDB64: Base64(w.ID), Mode: w.Mode}
+	j.WaitedMS, j.WaitedAtLeast = milliseconds(w.Age(at))
+	return j
+}
+
+// Vote is the state of a Redlock on one node.
+type Vote struct {
+	Node        string `json:"node"`
+	Unreachable bool   `json:"unreachable"`
+	Token       string `json:"token,omitzero"` // absent: the node has none, or is unreachable
+	TTLMS       *int64 `json:"ttl_ms,omitzero"`
+}
+
+func voteOf(v keyspace.Vote, at time.Time) Vote {
+	j := Vote{Node: Text(v.Node), Unreachable: v.Unreachable, Token: Text(v.Token)}
+	if v.Token != "" {
+		j.TTLMS = new(TTL(v.Expires, at))
+	}
+	return j
+}
+
+// LockOf returns the JSON form of a lock at a time, with its findings.
+func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
+	j := Lock{
+		LockID: LockIDOf(l.ID()), Kind: l.Kind, Format: l.Format, Confidence: l.Confidence.String(), Evidence: Each(l.Evidence, Text),
+		Mode: modeOf(l), State: l.State(at), TTLMS: TTL(l.Expires, at),
+		AskedShare: float64(l.AskedPercent) / 100, Limit: l.Limit, Findings: Each(found, FindingOf),
+		Holders: Each(l.Holders, func(h keyspace.Holder) Holder { return HolderOf(h, at) }),
+	}
+	j.HeldMS, j.HeldAtLeast = milliseconds(l.Age(at))
+	if n := l.LeastWaiters(at); n > 0 || ShowsWaiters(&l) {
+		j.WaiterCount, j.WaitersAtLeast = &n, n > l.WaiterCount()
+	}
+	if len(l.Waiters) > 0 || l.WaiterCount() == 0 && ShowsWaiters(&l) && !j.WaitersAtLeast {
+		j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return waiterOf(w, at) })
+	}
+	if l.Fence != 0 {
+		j.Fence = &l.Fence
+	}
+	if ago, asked := l.AskedAgo(at); asked {
+		j.AskedAgoMS = new(ago.Milliseconds())
+	}
+	if l.Kind == keyspace.Latch || l.Kind == keyspace.Semaphore && (l.Limit > 0 || l.Remaining > 0 || len(l.Holders) == 0) {
+		j.Remaining = &l.Remaining
+	}
+	if len(l.Votes) > 0 {
+		j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote { return voteOf(v, at) })
+	}
+	return j
+}
+
+// modeOf returns the mode of the hold; "" if the kind of lock has no modes.
+func modeOf(l keyspace.Lock) keyspace.Mode {
+	if len(l.Holders) == 0 {
+		return ""
+	}
+	return l.Holders[0].Mode
 }
 
 // Finding is the JSON form of a finding about a known lock.
@@ -104,29 +240,39 @@ type Finding struct {
 	Remedy   string `json:"remedy"`
 }
 
-// KeyedFinding is a finding outside of a lock's object. Its key is empty if it
-// concerns the servers.
+// FindingOf returns the JSON form of f without its lock.
+func FindingOf(f keyspace.Finding) Finding {
+	return Finding{f.ID, f.Severity.String(), Text(f.Text), Text(Remedy(f))}
+}
+
+// KeyedFinding is a finding outside of a lock's object. One about servers has no key; without a
+// node it is about all of them.
 type KeyedFinding struct {
-	Key    string `json:"key"`
-	KeyB64 string `json:"key_b64,omitempty"`
-	Node   string `json:"node"`
-	DB     int    `json:"db"`
+	*LockID
+	Node string `json:"node,omitzero"`
 	Finding
+}
+
+// KeyedFindingOf returns the JSON form of f with its lock or server.
+func KeyedFindingOf(f keyspace.Finding) KeyedFinding {
+	j := KeyedFinding{Node: Text(cmp.Or(f.Lock.Node, f.Server)), Finding: FindingOf(f)}
+	if f.Lock != (keyspace.ID{}) {
+		j.LockID = new(LockIDOf(f.Lock))
+	}
+	return j
 }
 
 // Event is a line of `watch --json`.
 type Event struct {
-	At      string             `json:"at"`
-	Event   keyspace.EventKind `json:"event"`
-	Key     string             `json:"key"`
-	KeyB64  string             `json:"key_b64,omitempty"`
-	Format  string             `json:"format"`
-	Holder  string             `json:"holder"`
-	TakenBy string             `json:"taken_by,omitempty"` // of a stolen or lost lock: the holder that has taken the place of holder
-	HeldMS  int64              `json:"held_ms"`
-	TTLms   int64              `json:"ttl_ms"`
-	Node    string             `json:"node"`
-	DB      int                `json:"db"`
+	At    string             `json:"at"`
+	Event keyspace.EventKind `json:"event"`
+	LockID
+	Format  string  `json:"format"`
+	Holder  *Holder `json:"holder,omitzero"`
+	TakenBy *Holder `json:"taken_by,omitzero"` // the holder that has taken the place of holder
+	Waiter  *Waiter `json:"waiter,omitzero"`
+	HeldMS  *int64  `json:"held_ms,omitzero"` // of the hold that ended
+	TTLMS   *int64  `json:"ttl_ms,omitzero"`  // absent: a hold has ended
 }
 
 // FindingEvent is a line of `watch --json` with a finding.
@@ -136,89 +282,76 @@ type FindingEvent struct {
 	KeyedFinding
 }
 
-// DocumentOf returns the document for p. No list in it is null.
-func DocumentOf(p View) Document {
-	return Document{
-		At:       Timestamp(p.At),
-		Server:   ServerOf(p.Server),
-		Complete: p.Complete,
-		Cost:     Cost{p.Cost.Scanned, p.Cost.WaitTime.Milliseconds(), p.Cost.Commands, p.Cost.ServerTime.Milliseconds()},
-		Locks:    Each(p.Locks, func(l *keyspace.Lock) Lock { return LockOf(*l, p.At, p.Findings[l.ID()]) }),
-		Nodes:    Each(p.Nodes, nodeOf),
-		Problems: Each(p.Problems, Text),
+// EventOf returns the JSON form of e.
+func EventOf(e keyspace.Event) Event {
+	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held)}
+	if e.Holder.ID != "" {
+		j.Holder = new(HolderOf(e.Holder, e.Ended()))
 	}
+	if e.Waiter.ID != "" {
+		j.Waiter = new(waiterOf(e.Waiter, e.At))
+	}
+	if next, taken := e.TakenBy(); taken {
+		j.TakenBy = new(HolderOf(next, e.At))
+	}
+	if !e.Kind.Ends() {
+		j.TTLMS = new(TTL(e.Lock.Expires, e.At))
+	} else if j.Holder != nil {
+		j.Holder.TTLMS = nil
+	}
+	return j
 }
 
-// LockOf returns the JSON form of a lock at a time, with its findings.
-func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
-	j := Lock{
-		Key:          Text(l.Key),
-		KeyB64:       Base64(l.Key),
-		Kind:         l.Kind,
-		Format:       l.Format,
-		Confidence:   l.Confidence.String(),
-		Mode:         modeOf(l),
-		State:        l.State(at),
-		WaiterCount:  l.WaiterCount(),
-		TTLms:        TTL(l.Expires, at),
-		HeldMS:       l.Age(at).Milliseconds(),
-		HeldAtLeast:  l.Age(at).AtLeast,
-		AskedPercent: l.AskedPercent,
-		Fence:        l.Fence,
-		Node:         Text(l.Node),
-		DB:           l.DB,
-		Findings:     Each(found, FindingOf),
-		Why:          l.Evidence,
-		Left:         l.Remaining,
-		Limit:        l.Limit,
+// Entry is a key on one server, with the part of its value that was read.
+type Entry struct {
+	LockID
+	Type     string   `json:"type"`
+	TTLMS    int64    `json:"ttl_ms"`
+	Length   int64    `json:"length"`         // bytes of a string, elements of other types
+	Value    *string  `json:"value,omitzero"` // of a string
+	ValueB64 string   `json:"value_b64,omitzero"`
+	Members  []Member `json:"members,omitzero"` // of other types
+}
+
+// Member is an element of a collection.
+type Member struct {
+	Name  string   `json:"name"`
+	Value *string  `json:"value,omitzero"` // of a hash
+	Score *float64 `json:"score,omitzero"` // of a zset
+}
+
+// EntryOf returns the JSON form of an entry of a database.
+func EntryOf(e keyspace.Entry, db int) Entry {
+	j := Entry{LockID: LockIDOf(keyspace.ID{Node: e.Node, DB: db, Key: e.Key}), Type: e.Type, TTLMS: TTL(e.Expires, e.Now), Length: e.Len}
+	if e.Type == "string" {
+		j.Value, j.ValueB64 = new(Text(e.Value)), Base64(e.Value)
+		return j
 	}
-	if ago, asked := l.AskedAgo(at); asked {
-		j.AskedAgo = new(int64(ago / time.Second))
-	}
-	j.Holders = Each(l.Holders, func(h keyspace.Holder) Holder {
-		return Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Depth, h.Mode, TTL(h.Expires, at)}
-	})
-	j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return Waiter{Text(w.ID), Base64(w.ID), w.Mode, since(w.Since, at)} })
-	j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote {
-		return Vote{Text(v.Node), Text(v.Token), TTL(v.Expires, at), v.Unreachable}
+	j.Members = Each(e.Members, func(m keyspace.Member) Member {
+		one := Member{Name: Text(m.Name)}
+		switch e.Type {
+		case "hash":
+			one.Value = new(Text(m.Value))
+		case "zset":
+			one.Score = &m.Score
+		}
+		return one
 	})
 	return j
 }
 
-// EventOf returns the JSON form of e.
-func EventOf(e keyspace.Event) Event {
-	next, _ := e.TakenBy()
-	return Event{
-		TakenBy: Text(next.ID),
-		At:      Timestamp(e.At),
-		Event:   e.Kind,
-		Key:     Text(e.Lock.Key),
-		KeyB64:  Base64(e.Lock.Key),
-		Format:  e.Lock.Format,
-		Holder:  Text(e.Holder.ID),
-		HeldMS:  e.Held.Milliseconds(),
-		TTLms:   TTL(e.Lock.Expires, e.At),
-		Node:    Text(e.Lock.Node),
-		DB:      e.Lock.DB,
-	}
+// Client is a connection to a server.
+type Client struct {
+	Addr    string `json:"addr"`
+	Name    string `json:"name,omitzero"`
+	User    string `json:"user,omitzero"`
+	Library string `json:"library,omitzero"`
+	AgeMS   *int64 `json:"age_ms,omitzero"` // since it connected
 }
 
-// FindingOf returns the JSON form of f without its lock.
-func FindingOf(f keyspace.Finding) Finding {
-	return Finding{f.ID, f.Severity.String(), Text(f.Text), Text(Remedy(f))}
-}
-
-// KeyedFindingOf returns the JSON form of f with its lock.
-func KeyedFindingOf(f keyspace.Finding) KeyedFinding {
-	return KeyedFinding{Text(f.Lock.Key), Base64(f.Lock.Key), Text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, FindingOf(f)}
-}
-
-// modeOf returns the mode of the hold; "" if the kind of lock has no modes.
-func modeOf(l keyspace.Lock) keyspace.Mode {
-	if len(l.Holders) == 0 {
-		return ""
-	}
-	return l.Holders[0].Mode
+// ClientOf returns the JSON form of c.
+func ClientOf(c keyspace.Client) Client {
+	return Client{Text(c.Addr), Text(c.Name), Text(c.User), Text(c.Library), lasting(c.Age)}
 }
 
 // Each returns what of returns for all elements; never nil.
@@ -239,15 +372,27 @@ func TTL(expires, at time.Time) int64 {
 	return max(0, expires.Sub(at).Milliseconds())
 }
 
-func since(start, at time.Time) *int64 {
-	if start.IsZero() {
-		return nil
+// milliseconds returns a time in ms, and whether it is a lower bound; nil if it is 0, which is unknown.
+func milliseconds(age keyspace.Age) (ms *int64, atLeast bool) {
+	if age.Duration == 0 {
+		return nil, false
 	}
-	return new(max(0, at.Sub(start).Milliseconds()))
+	return new(max(0, age.Milliseconds())), age.AtLeast
 }
 
-// Timestamp returns t in UTC with a fixed length, so that lines sort by time.
-func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+// lasting returns a time in ms; nil if it is 0, which is unknown.
+func lasting(d time.Duration) *int64 {
+	ms, _ := milliseconds(keyspace.Age{Duration: d})
+	return ms
+}
+
+// Timestamp returns t in UTC with a fixed length, so that lines sort by time; "" if it is zero.
+func Timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
 
 // Text returns s if it is valid UTF-8, and its escaped form otherwise.
 func Text(s string) string {
@@ -295,34 +440,4 @@ func escapeInvisible(raw []byte) []byte {
 		}
 	}
 	return out.Bytes()
-}
-
-// Node is one of the servers.
-type Node struct {
-	Addr    string  `json:"addr"`
-	Up      bool    `json:"up"`
-	Role    string  `json:"role,omitempty"`
-	Name    string  `json:"name,omitempty"` // redis, valkey …
-	Version string  `json:"version,omitempty"`
-	Keys    int64   `json:"keys"`
-	Locks   int     `json:"locks"`
-	PingMS  float64 `json:"ping_ms"`
-	Trouble string  `json:"trouble,omitempty"`
-	// AskBlind says why asked_ago is absent from all locks of the server.
-	AskBlind string `json:"ask_blind,omitempty"`
-}
-
-// Vote is the state of a Redlock on one node.
-type Vote struct {
-	Node   string `json:"node"`
-	Token  string `json:"token"` // empty: no key
-	TTLms  int64  `json:"ttl_ms"`
-	Silent bool   `json:"silent,omitempty"` // the node did not answer
-}
-
-func nodeOf(n keyspace.Node) Node {
-	return Node{
-		Addr: n.Addr, Up: n.Up, Role: Text(n.Role), Name: Text(n.Product), Version: Text(n.Version), Keys: n.Keys, Locks: n.Locks,
-		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: Text(n.Error), AskBlind: Text(n.AskBlind),
-	}
 }

@@ -76,7 +76,7 @@ func TestAnotherClientThatAsksIsAWaiterAtLeast(t *testing.T) {
 	got := printed(t, Plain, p)
 	check.True(t, strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time"), "got %s", got)
 	j := LockOf(*job, noon, nil)
-	check.True(t, *j.AskedAgo == 1 && j.AskedPercent == 84, "got %+v", j)
+	check.True(t, *j.AskedAgoMS == 1200 && j.AskedShare == 0.84 && *j.WaiterCount == 1 && j.WaitersAtLeast && j.Waiters == nil, "got %+v", j)
 	got = encoded(t, LockOf(*p.Locks[0], noon, nil))
 	check.False(t, strings.Contains(got, "asked"), "got %s", got)
 	job.AskedAt = noon.Add(-3 * time.Second)
@@ -144,9 +144,9 @@ rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.
 
 func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
 	want := `key,kind,format,confidence,mode,state,holders,depth,waiter_count,ttl_ms,fence,node,db,findings,held_ms
-lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,,
-job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires,120000
-rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
+lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,,,0,,
+job:nightly,mutex,set-nx,no,,held,token,1,,-1,,,0,never-expires,120000
+rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,,,0,,
 `
 	got := printed(t, CSV, threeLocks())
 	check.True(t, got == want, "got\n%swant\n%s", got, want)
@@ -253,11 +253,11 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 	p.Findings = map[keyspace.ID][]keyspace.Finding{
 		l.ID(): {{Problem: keyspace.Problem{ID: "overdue", Severity: keyspace.Warning, Remedy: "Wait."}, Text: "It is long."}},
 	}
-	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15","name":"redis"},"complete":true,` +
-		`"cost":{"scanned":1001500,"ms":812,"commands":1420},` +
-		`"locks":[{"key":"lock:orders:4711","kind":"reentrant","format":"redisson","confidence":"certain","mode":"write","state":"write",` +
-		`"holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","label":"","count":3,"mode":"write","ttl_ms":13500}],` +
-		`"waiters":[{"id":"w","mode":"","since_ms":9000},{"id":"v","mode":""}],"waiter_count":2,"ttl_ms":13500,"fence":0,"node":"127.0.0.1:6379","db":0,` +
+	want := `{"at":"2026-11-20T12:31:07.120Z","complete":true,"problems":[],"server":{"mode":"standalone","product":"redis","version":"7.0.15"},"nodes":[],` +
+		`"cost":{"scanned_count":1001500,"command_count":1420,"wait_ms":812},` +
+		`"locks":[{"key":"lock:orders:4711","node":"127.0.0.1:6379","db":0,"kind":"reentrant","format":"redisson","confidence":"certain","evidence":[],` +
+		`"mode":"write","state":"write","holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","depth":3,"mode":"write","ttl_ms":13500}],` +
+		`"waiters":[{"id":"w","waited_ms":9000},{"id":"v"}],"waiter_count":2,"ttl_ms":13500,` +
 		`"findings":[{"id":"overdue","severity":"warning","text":"It is long.","remedy":"Wait."}]}]}` + "\n"
 	got := encoded(t, DocumentOf(p))
 	check.True(t, got == want, "got  %swant %s", got, want)
@@ -330,7 +330,7 @@ func TestAnEventIsTheLineOfTheContract(t *testing.T) {
 		Lock:   keyspace.Lock{Key: "lock:a", Format: "set-nx", Node: "127.0.0.1:6379", DB: 3, Expires: noon.Add(10 * time.Second)},
 		Holder: keyspace.Holder{ID: "token", Label: "api-1"},
 	}))
-	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","format":"set-nx","holder":"token","held_ms":1500,"ttl_ms":10000,"node":"127.0.0.1:6379","db":3}` + "\n"
+	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","node":"127.0.0.1:6379","db":3,"format":"set-nx","holder":{"id":"token","label":"api-1","ttl_ms":-1},"held_ms":1500,"ttl_ms":10000}` + "\n"
 	check.True(t, got == want, "got  %swant %s", got, want)
 }
 
@@ -356,7 +356,7 @@ func TestAStolenLockNamesBothHolders(t *testing.T) {
 		}
 		got := EventSentence(e, nil, false)
 		check.True(t, strings.HasSuffix(got, " "+c.text), "got  %q\nwant %q", got, c.text)
-		if got := EventOf(e); got.Holder != "token-1" || got.TakenBy != c.takenBy {
+		if got := EventOf(e); got.Holder.ID != "token-1" || (got.TakenBy == nil) != (c.takenBy == "") || got.TakenBy != nil && got.TakenBy.ID != c.takenBy {
 			t.Errorf("%s: %+v", c.kind, got)
 		}
 	}

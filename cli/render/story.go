@@ -21,64 +21,70 @@ type Stories struct {
 	Stories   []incident.Story
 	Found     int      // including those that are not in Stories
 	Calm      []string // sentences about locks without an incident
+	Damage    error    // of the recording, whose intact part is explained
 }
 
-// StoryDocument is the output of `explain --json`. Scripts depend on its names: add fields,
-// but never change them.
+// StoryDocument is the output of `explain --json`.
 type StoryDocument struct {
-	Recording string   `json:"recording"`
-	From      string   `json:"from"`
-	To        string   `json:"to"`
-	Found     int      `json:"found"`
-	Stories   []Story  `json:"stories"` // the most expensive first
-	Calm      []string `json:"calm,omitempty"`
+	Recording string `json:"recording"`
+	Span
+	Complete   bool     `json:"complete"`
+	Problems   []string `json:"problems"`
+	StoryCount int      `json:"story_count"`
+	Stories    []Story  `json:"stories"` // the most expensive first
+	Summaries  []string `json:"summaries,omitzero"`
 }
 
 // Story is the JSON form of an incident.
 type Story struct {
-	Key       string         `json:"key"`
-	KeyB64    string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
-	DB        int            `json:"db"`
-	Format    string         `json:"format"`
-	Cause     incident.Cause `json:"cause"`
-	From      string         `json:"from"`
-	To        string         `json:"to"`
-	Ongoing   bool           `json:"ongoing"` // the recording ends before the incident
-	Headline  string         `json:"headline"`
-	Lines     []StoryLine    `json:"lines"`
-	BlockedMS int64          `json:"blocked_ms"` // time of all clients that waited
-	AtMost    bool           `json:"at_most"`    // blocked_ms is an upper bound
-	Clients   int            `json:"clients"`    // largest number of clients that waited
-	Holds     int            `json:"usual_holds"`
-	P50MS     int64          `json:"usual_p50_ms,omitempty"` // absent: fewer than five holds ended
-	P99MS     int64          `json:"usual_p99_ms,omitempty"`
-	Unknown   []string       `json:"not_known"`
-	Next      string         `json:"next"`
+	LockID
+	Format string         `json:"format"`
+	Cause  incident.Cause `json:"cause"`
+	Span
+	Ongoing      bool        `json:"ongoing"` // the recording ends before the incident
+	Headline     string      `json:"headline"`
+	Lines        []StoryLine `json:"lines"`
+	ClientCount  int         `json:"client_count,omitzero"` // largest number of clients that waited
+	WaitedMS     *int64      `json:"waited_ms,omitzero"`    // of all clients
+	WaitedAtMost bool        `json:"waited_at_most,omitzero"`
+	HoldCount    int         `json:"hold_count,omitzero"` // that ended; absent: fewer than five
+	HoldP50MS    *int64      `json:"hold_p50_ms,omitzero"`
+	HoldP99MS    *int64      `json:"hold_p99_ms,omitzero"`
+	Limitations  []string    `json:"limitations"`
+	Remedy       string      `json:"remedy"`
 }
 
 // StoryLine is the JSON form of a moment of an incident.
 type StoryLine struct {
 	At     string `json:"at"`
 	Text   string `json:"text"`
-	CostMS int64  `json:"cost_ms,omitempty"`
-	Note   string `json:"note,omitempty"`
+	CostMS *int64 `json:"cost_ms,omitzero"`
+	Note   string `json:"note,omitzero"`
 }
 
-// JSON writes one document. No list in it is null, except calm.
+// JSON writes one document.
 func (s Stories) JSON(w io.Writer) error {
-	return JSON(w, StoryDocument{
-		Recording: Text(s.Recording), From: Timestamp(s.From), To: Timestamp(s.To), Found: s.Found, Stories: Each(s.Stories, storyOf), Calm: Each(s.Calm, Text),
-	})
+	d := StoryDocument{
+		Recording: Text(s.Recording), Span: Span{Timestamp(s.From), Timestamp(s.To)}, Complete: s.Damage == nil, Problems: []string{},
+		StoryCount: s.Found, Stories: Each(s.Stories, storyOf),
+	}
+	if s.Damage != nil {
+		d.Problems = []string{Text(s.Damage.Error())}
+	}
+	if len(s.Calm) > 0 {
+		d.Summaries = Each(s.Calm, Text)
+	}
+	return JSON(w, d)
 }
 
 func storyOf(s incident.Story) Story {
 	return Story{
-		Key: Text(s.Lock.Key), KeyB64: Base64(s.Lock.Key), DB: s.Lock.DB, Format: s.Format, Cause: s.Cause,
-		From: Timestamp(s.From), To: Timestamp(s.To), Ongoing: s.Ongoing, Headline: Text(s.Headline),
-		BlockedMS: s.Blocked.Milliseconds(), AtMost: s.AtMost, Clients: s.Clients,
-		Holds: s.Usual.Holds, P50MS: s.Usual.P50.Milliseconds(), P99MS: s.Usual.P99.Milliseconds(), Unknown: Each(s.Unknown, Text), Next: Text(s.Next),
+		LockID: LockIDOf(s.Lock), Format: s.Format, Cause: s.Cause, Span: Span{Timestamp(s.From), Timestamp(s.To)}, Ongoing: s.Ongoing,
+		Headline: Text(s.Headline), ClientCount: s.Clients, WaitedMS: lasting(s.Blocked), WaitedAtMost: s.AtMost && s.Blocked > 0,
+		HoldCount: s.Usual.Holds, HoldP50MS: lasting(s.Usual.P50), HoldP99MS: lasting(s.Usual.P99),
+		Limitations: Each(s.Unknown, Text), Remedy: Text(s.Next),
 		Lines: Each(s.Lines, func(l incident.Line) StoryLine {
-			return StoryLine{Timestamp(l.At), Text(l.Text), l.Cost.Milliseconds(), Text(l.Note)}
+			return StoryLine{Timestamp(l.At), Text(l.Text), lasting(l.Cost), Text(l.Note)}
 		}),
 	}
 }

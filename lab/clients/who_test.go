@@ -23,10 +23,10 @@ import (
 
 // identity is the part of the output of locktop who --json that the test needs.
 type identity struct {
-	Known     string `json:"known"`
-	Processes []struct {
+	KnownBy string `json:"known_by"`
+	Clients []struct {
 		Addr string `json:"addr"`
-	} `json:"processes"`
+	} `json:"clients"`
 }
 
 // Locktop who names the connection of the holder for real libraries, and its two ways,
@@ -58,7 +58,7 @@ func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
 				cmd.Stderr = &errs
 				out, err := cmd.Output()
 				var id identity
-				if err := json.Unmarshal(out, &id); err != nil || id.Known != how || len(id.Processes) != 1 || id.Processes[0].Addr != want {
+				if err := json.Unmarshal(out, &id); err != nil || id.KnownBy != how || len(id.Clients) != 1 || id.Clients[0].Addr != want {
 					t.Errorf("%s: %s (%v), want %s; it says\n%s", how, out, err, want, errs.String())
 				}
 				_ = err

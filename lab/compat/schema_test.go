@@ -15,11 +15,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"locktop/cli"
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/formats"
 	"locktop/keyspace/incident"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -178,8 +180,9 @@ func TestSchemaOfContention(t *testing.T) {
 	hostile := all
 	hostile.Blames = slices.Clone(all.Blames)
 	hostile.Blames[0].Lock.Key = "\xff"
+	seen := keyspace.Snapshot{Complete: true, Problems: []string{"p"}}
 	for _, d := range []render.ContentionDocument{
-		render.ContentionOf(contention.Report{}, false, 10), render.ContentionOf(all, true, 10), render.ContentionOf(all, true, 1), render.ContentionOf(hostile, true, 10),
+		render.ContentionOf(contention.Report{}, seen, 10), render.ContentionOf(all, seen, 10), render.ContentionOf(all, seen, 1), render.ContentionOf(hostile, seen, 10),
 	} {
 		printsTo(t, s, func(w io.Writer) error { return render.JSON(w, d) })
 	}
@@ -196,11 +199,47 @@ func TestSchemaOfStories(t *testing.T) {
 			Blocked: time.Minute, Usual: incident.Usual{Holds: 5, P50: time.Second, P99: time.Second}, Unknown: []string{"u"},
 		})
 	}
-	for _, stories := range []render.Stories{{}, all} {
+	for _, stories := range []render.Stories{{From: at, To: at}, all} {
 		printsTo(t, s, stories.JSON)
 	}
 	// Each cause of the schema exists.
-	for _, cause := range s.Properties["stories"].Items2020.Properties["cause"].Enum.Values {
+	for _, cause := range s.Properties["stories"].Items2020.Ref.Properties["cause"].Enum.Values {
 		check.True(t, slices.ContainsFunc(keyspace.Causes(), func(p keyspace.Problem) bool { return p.ID == cause.(string) }), "no story has the cause %v of the schema", cause)
+	}
+}
+
+// What the commands print about the locks of all formats keeps to their schemas.
+func TestSchemaOfWhatCommandsPrint(t *testing.T) {
+	addr := server.EmbeddedForTest(t).Addr()
+	rdb := server.ClientForTest(t, addr, nil)
+	for _, f := range formats.All() {
+		for _, sample := range f.Samples {
+			for _, argv := range formats.At(sample, check.Must(rdb.Time(t.Context()).Result())(t)).Commands {
+				args := make([]any, len(argv))
+				for i, arg := range argv {
+					args[i] = arg
+				}
+				check.NoError(t, rdb.Do(t.Context(), args...).Err())
+			}
+		}
+	}
+	for command, keys := range map[string][]string{
+		"list --all": {""}, "watch --for 500ms": {""}, "doctor --for 500ms": {""}, "inspect": {"orders:4711", "{gpu}:timeout", "desks"}, "who": {"orders:4712"},
+	} {
+		for _, key := range keys {
+			args := append(strings.Fields(command), "--json", "-u", "redis://"+addr)
+			if key != "" {
+				args = append(args, key)
+			}
+			var out, errs bytes.Buffer
+			cli.Run(t.Context(), args, strings.NewReader(""), &out, &errs)
+			check.Require(t, out.Len() > 0, "%v prints only %s", args, errs.String())
+			s := schemaOf(t, args[0])
+			for line := range strings.Lines(out.String()) {
+				v, _ := keepsTo(t, s, json.RawMessage(line))
+				v["colour"] = "red"
+				check.True(t, s.Validate(v) != nil, "the schema takes an unknown field")
+			}
+		}
 	}
 }

@@ -135,10 +135,10 @@ func (s *scene) handOver(n int, hold time.Duration, take acquirer) {
 func (s *scene) healthy() (holds int) {
 	s.Helper()
 	all := labtest.Decoded[render.StoryDocument](s.T, s.explain("--json").Out)
-	if all.Found > 0 || len(all.Calm) != 1 {
+	if all.StoryCount > 0 || len(all.Summaries) != 1 {
 		s.Fatalf("it says:\n%+v", s.explain())
 	}
-	if found := regexp.MustCompile(`: (\d+) holds? ended`).FindStringSubmatch(all.Calm[0]); found != nil {
+	if found := regexp.MustCompile(`: (\d+) holds? ended`).FindStringSubmatch(all.Summaries[0]); found != nil {
 		holds, _ = strconv.Atoi(found[1])
 	}
 	return holds

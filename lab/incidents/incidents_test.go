@@ -36,7 +36,7 @@ func commonest() []staged {
 			s.recorded("its connection", isConnected)
 			_ = holder.Close()
 			story := s.explained(incident.HolderGone)
-			check.True(s, story.BlockedMS != 0 && story.Clients == 1, "it says %+v", story)
+			check.True(s, story.WaitedMS != nil && story.ClientCount == 1, "it says %+v", story)
 		}},
 		{incident.HolderFrozen, "that renewed", "worker-7 held lock:nightly and froze", nil, func(s *scene) {
 			holder := s.hold(8 * time.Second)
@@ -44,7 +44,7 @@ func commonest() []staged {
 			s.renew(holder, 10, 8*time.Second) // then it does nothing, and stays connected
 			s.recorded("its connection", func(l *keyspace.Lock) bool { return isConnected(l) && l.Renewals > 5 })
 			story := s.explained(incident.HolderFrozen)
-			check.True(s, story.AtMost && story.BlockedMS >= 6000 && story.BlockedMS <= 9000, "it says %+v", story)
+			check.True(s, story.WaitedAtMost && *story.WaitedMS >= 6000 && *story.WaitedMS <= 9000, "it says %+v", story)
 		}},
 		{incident.Evicted, "", "evicted (maxmemory-policy volatile-ttl)", func(t *testing.T) *scene {
 			return newScene(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")

@@ -198,7 +198,7 @@ func (s *scene) explained(cause incident.Cause) (d render.Story) {
 		out = s.explain("--json").Out
 		if json.Unmarshal([]byte(out), &all) == nil && len(all.Stories) > 0 && all.Stories[0].Cause == cause && (!all.Stories[0].Ongoing || cause == incident.NeverExpires) {
 			s.Log(s.explain().Out)
-			check.True(s, all.Found <= 1, "the other incidents are invented")
+			check.True(s, all.StoryCount <= 1, "the other incidents are invented")
 			return all.Stories[0]
 		}
 	}

@@ -96,7 +96,7 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 	seen := make(map[blocked]time.Duration)
 	for _, b := range d.BlockedBy {
 		for _, w := range b.Waiters {
-			seen[blocked{name(w.Waiter), name(b.Holder), b.Key}] += time.Duration(w.WaitedMS) * time.Millisecond
+			seen[blocked{name(w.Label), name(b.Holder.Label), b.Key}] += time.Duration(*w.WaitedMS) * time.Millisecond
 		}
 	}
 	var all, sum, wrong time.Duration
@@ -217,7 +217,7 @@ func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 				end = loadUntil(t, addr, append(load, "--hold", "20s", "--ttl", "1m", "--renew", "off")...)
 				labtest.Within(t, labtest.LongestWait, func() bool { return strings.Contains(labtest.Locktop(t, "list", "-u", "redis://"+addr).Out, "load:") })
 				got := labtest.Locktop(t, "list", "-u", "redis://"+addr, "--for", "3s", "--json")
-				check.True(t, strings.Contains(got.Out, `"asked_ago"`), "the lock does not count as asked for: %s%s", got.Out, got.Errors)
+				check.True(t, strings.Contains(got.Out, `"asked_ago_ms"`), "the lock does not count as asked for: %s%s", got.Out, got.Errors)
 				end()
 			})
 		}
@@ -230,9 +230,9 @@ func owners(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Du
 	t.Helper()
 	names, clients := make(map[string]bool), make(map[string]bool)
 	for _, b := range d.BlockedBy {
-		names[b.Holder] = true
+		names[b.Holder.Label] = true
 		for _, w := range b.Waiters {
-			names[w.Waiter] = true
+			names[w.Label] = true
 		}
 	}
 	for b := range truth {
@@ -250,7 +250,7 @@ func owners(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Du
 		wrong := time.Duration(0)
 		for _, b := range d.BlockedBy {
 			for _, w := range b.Waiters {
-				wrong += (truth[blocked{of(w.Waiter), of(b.Holder), b.Key}] - time.Duration(w.WaitedMS)*time.Millisecond).Abs()
+				wrong += (truth[blocked{of(w.Label), of(b.Holder.Label), b.Key}] - time.Duration(*w.WaitedMS)*time.Millisecond).Abs()
 			}
 		}
 		if wrong < least {

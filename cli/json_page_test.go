@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/cli/connect"
+	"locktop/cli/render"
+	"locktop/internal/check"
+	"locktop/internal/server"
+	"locktop/keyspace"
+	"locktop/keyspace/contention"
+	"locktop/keyspace/incident"
+	"locktop/keyspace/inspect"
+)
+
+// jsonKey is a row of docs/json.md.
+type jsonKey struct {
+	types   string // "list of [lock](#lock)"
+	always  bool   // the page does not say when it is absent
+	printed bool   // by a command, or of a type
+}
+
+// jsonPage is docs/json.md: the keys of each section, and the sections whose keys it has, too.
+type jsonPage struct {
+	*testing.T
+	keys map[string]map[string]*jsonKey
+	with map[string][]string
+}
+
+func readJSONPage(t *testing.T) jsonPage {
+	p := jsonPage{t, make(map[string]map[string]*jsonKey), make(map[string][]string)}
+	link, code := regexp.MustCompile(`\[([a-z ]+)\]\(#`), regexp.MustCompile("`([a-z0-9_]+)`")
+	for _, section := range regexp.MustCompile(`(?m)^###? `).Split(readText(t, "../docs/json.md"), -1)[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		p.keys[name] = make(map[string]*jsonKey)
+		for line := range strings.Lines(text) {
+			if _, with, found := strings.Cut(line, "With the keys of "); found {
+				for _, l := range link.FindAllStringSubmatch(with, -1) {
+					p.with[name] = append(p.with[name], l[1])
+				}
+			}
+			cells := strings.Split(strings.ReplaceAll(line, `\|`, ""), " |")
+			if !strings.HasPrefix(line, "| `") {
+				continue
+			}
+			for _, key := range code.FindAllStringSubmatch(cells[0], -1) {
+				p.keys[name][key[1]] = &jsonKey{types: strings.TrimSpace(cells[1]), always: strings.TrimSpace(cells[3]) == ""}
+			}
+		}
+	}
+	return p
+}
+
+// find returns the row of a key of a section; nil if it has none.
+func (p jsonPage) find(section, key string) *jsonKey {
+	row := p.keys[section][key]
+	for _, other := range p.with[section] {
+		if row == nil {
+			row = p.find(other, key)
+		}
+	}
+	return row
+}
+
+// has checks that the page has the keys of a document, with their types.
+func (p jsonPage) has(section string, document map[string]any) {
+	for key, value := range document {
+		row := p.find(section, key)
+		if row == nil {
+			p.Errorf("docs/json.md, %s: it has no key %s: %v", section, key, value)
+			continue
+		}
+		row.printed = true
+		p.hasType(section+"."+key, row.types, value)
+	}
+	for key, row := range p.keys[section] {
+		if _, is := document[key]; !is && row.always && !strings.Contains(key, "_at_") {
+			p.Errorf("docs/json.md, %s: it does not say when %s is absent: %v", section, key, document)
+		}
+	}
+}
+
+func (p jsonPage) hasType(name, types string, value any) {
+	of, isList := strings.CutPrefix(types, "list of ")
+	text, isText := value.(string)
+	number, isNumber := value.(float64)
+	var ok bool
+	switch all, is := value.([]any); {
+	case isList:
+		ok = is
+		for _, one := range all {
+			p.hasType(name, of, one)
+		}
+	case strings.HasPrefix(types, "["):
+		document, is := value.(map[string]any)
+		p.has(types[1:strings.Index(types, "]")], document)
+		ok = is
+	case types == "string":
+		ok = isText
+	case types == "moment":
+		_, err := time.Parse("2006-01-02T15:04:05.000Z", text)
+		ok = err == nil
+	case types == "number", types == "integer":
+		ok = isNumber && (types == "number" || number == float64(int64(number)))
+	case types == "boolean":
+		_, ok = value.(bool)
+	}
+	check.True(p, ok, "docs/json.md, %s is %v, not %s", name, value, types)
+}
+
+// allPrinted checks that each key of the page was printed, and forgets it.
+func (p jsonPage) allPrinted(by string) {
+	for _, section := range slices.Sorted(maps.Keys(p.keys)) {
+		for _, key := range slices.Sorted(maps.Keys(p.keys[section])) {
+			row := p.keys[section][key]
+			check.True(p, row.printed, "docs/json.md, %s: no %s has %s", section, by, key)
+			row.printed = false
+		}
+	}
+}
+
+// hasEach checks all lines of an output.
+func (p jsonPage) hasEach(section, output string) {
+	p.Helper()
+	check.True(p, output != "", "%s: nothing was printed", section)
+	for line := range strings.Lines(output) {
+		document := decoded[map[string]any](p.T, line)
+		of := section
+		if document["event"] == findingName {
+			of = "watch finding"
+		}
+		p.has(of, document)
+	}
+}
+
+// fill sets everything in v that JSON shows.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("2026-11-20T12:31:07.120Z")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	}
+}
+
+// jsonDocuments are the types of all documents and lines, by their section.
+var jsonDocuments = map[string]any{
+	"list": &render.Document{}, "watch": &render.Event{}, "watch finding": &render.FindingEvent{}, "inspect": &jsonInspection{}, "doctor": &jsonDiagnosis{},
+	"who": &jsonIdentity{}, "contention": &render.ContentionDocument{}, "explain": &render.StoryDocument{}, "release": &jsonRelease{}, "audit lines": &auditLine{},
+	"format": &jsonFormat{}, "scenario": &jsonScenario{}, "version": &buildInfo{}, "on stderr": &jsonNote{},
+}
+
+func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
+	p := readJSONPage(t)
+	for section, document := range jsonDocuments {
+		fill(reflect.ValueOf(document).Elem())
+		p.hasEach(section, string(check.Must(json.Marshal(document))(t)))
+	}
+	p.has("formats", map[string]any{"formats": []any{}})
+	p.has("scenarios", map[string]any{"scenarios": []any{}})
+	p.allPrinted("type")
+}
+
+// The locks of all formats, and what no embedded server has: a Redlock, requests, MONITOR and an incident.
+func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
+	p := readJSONPage(t)
+	addr := server.EmbeddedForTest(t).Addr()
+	loadSamples(t, clientTo(t, addr))
+	p.hasEach("watch", locktop(t, "watch", "--json", "--for", "300ms", "-u", "redis://"+addr).out)
+	for _, key := range []string{"orders:4711", "orders:4713", "{gpu}:timeout", "desks"} {
+		p.hasEach("inspect", locktop(t, "inspect", "--json", "-u", "redis://"+addr, key).out)
+	}
+	audit := t.TempDir() + "/audit"
+	for _, flags := range [][]string{{"--dry-run"}, {"--write", "--yes", "--audit-log", audit}} {
+		p.hasEach("release", locktop(t, append([]string{"release", "--json", "-u", "redis://" + addr, "orders:4711"}, flags...)...).out)
+	}
+	p.hasEach("audit lines", readText(t, audit))
+	for section, args := range map[string][]string{
+		"list": {"--all", "-u", "redis://" + addr}, "doctor": {"--for", "100ms", "-u", "redis://" + addr}, "formats": nil, "scenarios": nil, "version": nil,
+	} {
+		p.hasEach(section, locktop(t, append([]string{section, "--json"}, args...)...).out)
+	}
+	p.hasEach("on stderr", locktop(t, "list", "--json", "-u", "redis://127.0.0.1:1").errors)
+	printRareKeys(p)
+	p.allPrinted("output")
+}
+
+// printRareKeys prints what needs several servers, or a state that lasts.
+func printRareKeys(p jsonPage) {
+	now := time.Date(2026, 11, 20, 12, 31, 7, 120e6, time.UTC)
+	id := keyspace.ID{Node: "a:1", DB: 3, Key: "lock:\xff"}
+	old := keyspace.Holder{ID: "a\xff", Label: "web-1", Depth: 2, Mode: keyspace.Write, Seen: now.Add(-time.Minute), Expires: now.Add(time.Minute)}
+	l := keyspace.Lock{
+		Key: id.Key, Node: id.Node, DB: id.DB, Kind: keyspace.Semaphore, Format: "set-nx", Holders: []keyspace.Holder{old}, Fence: 7, Limit: 3,
+		Votes:    []keyspace.Vote{{Node: "a:1", Token: "a", Expires: now}, {Node: "b:1", Unreachable: true}},
+		Observed: keyspace.Observed{AskedAt: now, AskedPercent: 50},
+	}
+	queue := keyspace.Lock{Key: "q", Kind: keyspace.Fair, Format: "redisson-queue", Waiters: []keyspace.Waiter{{ID: "w\xff", Mode: keyspace.Read, Seen: now.Add(-time.Second)}}}
+	server := keyspace.Server{Addr: "a:2", Mode: "standalone", Product: "redis", Version: "7.0.15", Role: "master"}
+	snap := keyspace.Snapshot{At: now, Locks: []*keyspace.Lock{&l, &queue}, Problems: []string{"a:2 is down"}, Watch: keyspace.WatchStatus{Mode: keyspace.Push, Lag: time.Second},
+		Cost: keyspace.Cost{ServerTime: time.Second}, Server: server, Nodes: []keyspace.Node{{Error: "down", AskBlind: "a proxy", Server: server}}}
+	view := render.NewView(snap, false)
+	var c connect.Flags
+	c.FlagSet()
+	prints := func(section string, print func(io.Writer) error) {
+		var out strings.Builder
+		check.NoError(p, print(&out))
+		p.hasEach(section, out.String())
+	}
+	for section, document := range map[string]any{
+		"list": render.DocumentOf(view), "inspect": inspectionOf(&c, inspection{View: view}, queue),
+		"doctor": diagnosisOf("", view, snap).json(),
+		"watch": render.EventOf(keyspace.Event{At: now, Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "v", Since: now.Add(-time.Second)},
+			Waiter: keyspace.Waiter{ID: "w"}, Held: time.Second}),
+		"watch finding": render.FindingEvent{At: render.Timestamp(now), Event: findingName, KeyedFinding: render.KeyedFindingOf(keyspace.Finding{Lock: id})},
+		"entry":         render.EntryOf(keyspace.Entry{Node: "a:1", Key: "\xff", Type: "string", Value: "\xff"}, 0),
+		"who": identityOf(identity{lock: l, holder: old, at: now, head: render.HeadOf(snap), known: bySaying, process: keyspace.Process{Host: "web-1", PID: 7},
+			clients: []keyspace.Client{{Addr: "10.0.0.1:7", Name: "web", User: "ann", Library: "redis-py", Age: time.Minute}},
+			seen:    inspect.Investigation{Suspicion: keyspace.Suspicion{Changes: 3, Hits: 2, Left: 1}}}),
+		"contention": render.ContentionOf(contention.Report{
+			Watched: contention.Span{From: now, Until: now.Add(time.Minute)}, Monitored: contention.Span{From: now, Until: now.Add(time.Minute)},
+			Classes: []contention.Class{{Source: contention.Asked}, {Source: contention.Seen, Attempts: 1, Worst: "web-1", WorstShare: 1, P50: contention.Quantile{AtLeast: true}, P99: contention.Quantile{AtLeast: true}}},
+			Blames:  []contention.Blame{{Lock: id, Source: contention.Asked, Holder: "web-1"}},
+			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}},
+		}, snap, 9),
+		"release": jsonRelease{Head: render.HeadOf(snap), Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
+		"version": buildInfo{Version: "v1", Commit: "c", Modified: new(false)},
+	} {
+		prints(section, func(w io.Writer) error { return render.JSON(w, document) })
+	}
+	prints("explain", render.Stories{From: now, To: now, Damage: io.ErrUnexpectedEOF, Calm: []string{"a"}, Stories: []incident.Story{{
+		Lock: id, From: now, To: now, Lines: []incident.Line{{At: now, Cost: time.Second, Note: "n"}}, Blocked: time.Second, AtMost: true, Clients: 2,
+		Usual: incident.Usual{Holds: 5, P50: time.Second, P99: time.Second},
+	}}}.JSON)
+	stderr := messages{to: new(strings.Builder), json: true}
+	stderr.warning("w")
+	stderr.note("n")
+	p.hasEach("on stderr", stderr.to.(*strings.Builder).String())
+	log := auditLog{mu: new(sync.Mutex), to: nopCloser{new(strings.Builder)}, who: actor{"ann", "7", "bob", "web-1", "ops"}}
+	check.NoError(p, log.Write(keyspace.AuditRecord{ID: "1", At: now, Lock: id, TTL: time.Second, Of: 3, Now: "n", Err: "e"}))
+	p.hasEach("audit lines", log.to.(nopCloser).String())
+}
+
+type nopCloser struct{ *strings.Builder }
+
+func (nopCloser) Close() error { return nil }
