@@ -191,27 +191,18 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 		p.loadCommand(), p.agentCommand(), p.scenariosCommand(),
 		p.versionCommand(), p.monitorCommand(),
 	)
+	scheme := regexp.MustCompile(`^(rediss?|unix)://`)
 	for _, c := range append(root.Commands(), root) {
 		if takes := c.Args; takes != nil && c.Flags().Lookup("url") != nil {
 			c.Args = func(cmd *cobra.Command, args []string) error {
-				if err := noAddress(cmd, args); err != nil {
-					return err
+				if cmd.ArgsLenAtDash() < 0 && slices.ContainsFunc(args, scheme.MatchString) { // it may have a password: do not quote it
+					return usageErrorf("put --url before it", "the address of a server is a flag, not an argument")
 				}
 				return takes(cmd, args)
 			}
 		}
 	}
 	return root
-}
-
-// noAddress returns an error if an argument before -- is the address of a server. It does not quote
-// the address, which may have a password.
-func noAddress(cmd *cobra.Command, args []string) error {
-	scheme := regexp.MustCompile(`^(rediss?|unix)://`)
-	if cmd.ArgsLenAtDash() < 0 && slices.ContainsFunc(args, scheme.MatchString) {
-		return usageErrorf("put --url before it", "the address of a server is a flag, not an argument")
-	}
-	return nil
 }
 
 // command returns an error for an argument that is not a command, and suggests the
@@ -243,9 +234,9 @@ func (p *program) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			return p.printed("the version", asJSON, readBuild(), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "locktop %s, %s, %s/%s\n", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-				return err
+			v := jsonVersion{build(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+			return p.printed("the version", asJSON, v, func(w io.Writer) error {
+				return render.Written(w, fmt.Sprintf("locktop %s, %s, %s/%s\n", v.Version, v.Go, v.OS, v.Arch))
 			})
 		},
 	}
@@ -255,43 +246,32 @@ func (p *program) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// buildInfo is the output of `version --json`.
-type buildInfo struct {
-	Version  string `json:"version,omitzero"`
-	Commit   string `json:"commit,omitzero"`
-	Modified *bool  `json:"modified,omitzero"` // the files differ from the commit
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-}
-
-func readBuild() buildInfo {
-	b := buildInfo{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version = info.Main.Version
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Commit = s.Value
-		case "vcs.modified":
-			b.Modified = new(s.Value == "true")
-		}
-	}
-	return b
+// jsonVersion is the output of `version --json`.
+type jsonVersion struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
 }
 
 // build returns the version, and the commit if the build has one.
 func build() string {
-	b := readBuild()
-	if b.Commit == "" {
-		return cmp.Or(b.Version, "(unknown)")
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
 	}
-	dirty := ""
-	if b.Modified != nil && *b.Modified {
-		dirty = ", modified"
+	version := info.Main.Version
+	var commit, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ", modified"
+		}
 	}
-	return fmt.Sprintf("%s (commit %s%s)", b.Version, b.Commit[:min(12, len(b.Commit))], dirty)
+	if commit == "" {
+		return version
+	}
+	return fmt.Sprintf("%s (commit %s%s)", version, commit, dirty)
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/tui"
 )
@@ -38,23 +38,16 @@ line number. It connects to no server and runs no password command.`,
 			case len(args) > 0:
 				return usageErrorf("", "FILE needs --check")
 			}
-			_, err := io.WriteString(p.out, exampleConfig())
-			return err
+			keys := render.Each(tui.Actions(), func(a tui.Action) connect.ExampleKey {
+				return connect.ExampleKey{Name: a.Name, Keys: a.Keys, About: a.Help}
+			})
+			return render.Written(p.out, connect.Example(keys, tui.Placeholders()))
 		},
 	}
 	set := flagSection("Configuration")
 	set.BoolVar(&check, "check", false, "check the file instead of printing an example")
 	cmdFlags(cmd, set)
 	return cmd
-}
-
-// exampleConfig returns a configuration with every key.
-func exampleConfig() string {
-	var keys []connect.ExampleKey
-	for _, a := range tui.Actions() {
-		keys = append(keys, connect.ExampleKey{Name: a.Name, Keys: a.Keys, About: a.Help})
-	}
-	return connect.Example(keys, tui.Placeholders())
 }
 
 // checkConfig checks a configuration file; without args, the user's.
@@ -119,10 +112,7 @@ func checkKeys(c *connect.Configuration) error {
 		place = []string{"commands", strconv.Itoa(e.Command)}
 	}
 	if u, ok := errors.AsType[*tui.UnknownActionError](err); ok {
-		var names []string
-		for _, a := range tui.Actions() {
-			names = append(names, a.Name)
-		}
+		names := render.Each(tui.Actions(), func(a tui.Action) string { return a.Name })
 		hint := "locktop config lists them"
 		if near := alike(u.Name, names); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near[:min(len(near), maxHints)], ", ") + "?"
@@ -134,9 +124,7 @@ func checkKeys(c *connect.Configuration) error {
 
 // rowCommands returns the commands of the configuration for the screen.
 func rowCommands(c *connect.Configuration) []tui.RowCommand {
-	var all []tui.RowCommand
-	for _, one := range c.Commands {
-		all = append(all, tui.RowCommand{Key: one.Key, Name: one.Name, Run: one.Run})
-	}
-	return all
+	return render.Each(c.Commands, func(one connect.Command) tui.RowCommand {
+		return tui.RowCommand{Key: one.Key, Name: one.Name, Run: one.Run}
+	})
 }

@@ -232,13 +232,8 @@ func (c *contentionRun) take(snap keyspace.Snapshot) {
 	}
 	c.last = snap
 	c.ledger.Snapshot(snap)
-	keys := make([]string, 0, len(snap.Locks)+len(snap.Events))
-	for _, l := range snap.Locks {
-		keys = append(keys, l.Key)
-	}
-	for i := range snap.Events {
-		keys = append(keys, snap.Events[i].Lock.Key)
-	}
+	keys := slices.Concat(render.Each(snap.Locks, func(l *keyspace.Lock) string { return l.Key }),
+		render.Each(snap.Events, func(e keyspace.Event) string { return e.Lock.Key }))
 	until := c.takenAt
 	for _, m := range c.monitors {
 		m.add(keys)

@@ -154,11 +154,15 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, n := range d.snap.Nodes {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
-	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Watch.Mode, lagOf(d.snap.Watch))
+	lag := ""
+	if d.snap.Watch.Lag > 0 {
+		lag = ", at most " + humanize.Precise(d.snap.Watch.Lag) + " behind"
+	}
+	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Watch.Mode, lag)
 	for _, line := range requestLines(d.snap.Nodes) {
 		fmt.Fprintf(&out, "  requests for held locks: %s\n", widget.Plain(line))
 	}
-	nothing := "nothing is wrong with them"
+	nothing, noRisks := "nothing is wrong with them", "no server-wide risks"
 	if !d.snap.Complete {
 		nothing = "nothing is wrong with those that were read; others may be missing"
 	}
@@ -166,7 +170,10 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
 	}
-	writeHeading(&out, "Server", len(d.risks) == 0, d.noRisks())
+	if slices.ContainsFunc(d.snap.Nodes, func(n keyspace.Node) bool { return n.Up && n.Version == "" }) {
+		noRisks = "the risks for the server are not known: INFO cannot be read"
+	}
+	writeHeading(&out, "Server", len(d.risks) == 0, noRisks)
 	for _, f := range d.risks {
 		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), render.Remedy(f))
 	}
@@ -177,15 +184,6 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	writeHeading(&out, "Your terminal", false, "")
 	out.WriteString(terminalTest(coloured))
 	return render.Written(w, out.String())
-}
-
-// noRisks says that there are no risks for the servers, if their settings are known.
-func (d diagnosis) noRisks() string {
-	unknown := slices.ContainsFunc(d.snap.Nodes, func(n keyspace.Node) bool { return n.Up && n.Version == "" })
-	if unknown {
-		return "the risks for the server are not known: INFO cannot be read"
-	}
-	return "no server-wide risks"
 }
 
 // maxExamples is the number of findings per kind that doctor prints for people.
@@ -246,13 +244,6 @@ func skew(d time.Duration) string {
 		return "is " + humanize.Duration(d) + " ahead of ours"
 	}
 	return "agrees with ours"
-}
-
-func lagOf(f keyspace.WatchStatus) string {
-	if f.Lag == 0 {
-		return ""
-	}
-	return ", at most " + humanize.Precise(f.Lag) + " behind"
 }
 
 // requestLines says for which servers locktop sees whether another client asks for a held lock.

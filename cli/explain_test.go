@@ -17,7 +17,7 @@ import (
 // deletedByHand returns the events of a hold of a minute whose lock is deleted.
 func deletedByHand(key string, at time.Time) []keyspace.Event {
 	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Format: "redis-py", Confidence: keyspace.Certain, Expires: at.Add(time.Minute), Node: "10.0.0.5:6379"}
-	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: at.Add(-time.Minute), Expires: l.Expires}}
+	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: at.Add(-time.Minute), Expires: l.Expires}}
 	return []keyspace.Event{
 		{At: at.Add(-time.Minute), Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]},
 		{At: at, Kind: keyspace.Deleted, Lock: l, Holder: l.Holders[0], Held: time.Minute},
@@ -89,7 +89,7 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
-	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
+	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: begin}}}
 	free := func(key string) *keyspace.Lock {
 		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -148,19 +149,12 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 	if err != nil {
 		return err
 	}
-	e.metrics = metrics.New(metrics.Options{Version: build(), Locks: o.locks, Classes: o.classes}, e.described()...)
+	described := render.Each(e.targets, func(t *exportTarget) metrics.Target { return metrics.Target{Name: t.name, Flags: t.line} })
+	e.metrics = metrics.New(metrics.Options{Version: build(), Locks: o.locks, Classes: o.classes}, described...)
 	if err := e.openTargets(ctx); err != nil {
 		return err
 	}
 	return e.run(ctx, server, listeners)
-}
-
-// described returns the targets for the exporter.
-func (e *export) described() (all []metrics.Target) {
-	for _, t := range e.targets {
-		all = append(all, metrics.Target{Name: t.name, Flags: t.line})
-	}
-	return all
 }
 
 // export is a running export.
@@ -191,13 +185,7 @@ type exportTarget struct {
 // addTargets adds a target for each URL and each context of the flags, or the one of the
 // environment.
 func (e *export) addTargets(c *connect.Flags, s selection) error {
-	var all []*connect.Flags
-	for _, url := range e.options.urls {
-		all = append(all, c.WithURL(url))
-	}
-	for _, name := range e.options.contexts {
-		all = append(all, c.WithContext(name))
-	}
+	all := slices.Concat(render.Each(e.options.urls, c.WithURL), render.Each(e.options.contexts, c.WithContext))
 	if len(all) == 0 {
 		all = append(all, c)
 	}
@@ -308,16 +296,10 @@ func (e *export) watch(ctx context.Context, t *exportTarget) {
 		read := time.Now()
 		e.observe(t, snap)
 		worked := snap.Cost.OwnTime + time.Since(read)
-		timer.Reset(pauseAfter(e.options.every, time.Since(began), worked))
+		// Updates begin every `every`. They are rarer only if they would take more than 1/updateShare of a core, and never by
+		// more than maxPause: a machine that stops for a minute is not at work for a minute.
+		timer.Reset(max(e.options.every-time.Since(began), min(updateShare*worked, maxPause), 0))
 	}
-}
-
-// pauseAfter returns the pause after an update that took some time, in which locktop
-// worked and otherwise waited for a server. Updates begin every `every`. They are rarer
-// only if they would take more than 1/updateShare of a core, and never by more than
-// maxPause: a machine that stops for a minute is not at work for a minute.
-func pauseAfter(every, took, worked time.Duration) time.Duration {
-	return max(every-took, min(updateShare*worked, maxPause), 0)
 }
 
 // Limits of the updates of a target: one of 100,000 locks takes about 0.1 s of work. It

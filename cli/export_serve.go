@@ -65,21 +65,17 @@ func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Li
 				stop(err)
 			}
 		})
-		e.note("serving %s", metricsURL(server, l))
+		scheme := "http"
+		if server.TLS() {
+			scheme = "https"
+		}
+		e.note("serving %s://%s/metrics", scheme, l.Addr())
 	}
 	all.Wait()
 	if err := context.Cause(running); ctx.Err() == nil && err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil
-}
-
-// metricsURL returns the address of the metrics behind a listener.
-func metricsURL(server *web.Server, l net.Listener) string {
-	if server.TLS() {
-		return "https://" + l.Addr().String() + "/metrics"
-	}
-	return "http://" + l.Addr().String() + "/metrics"
 }
 
 // handler returns the pages.

@@ -64,10 +64,7 @@ them. If several formats match a key equally well, the first one is used.`,
 }
 
 func (p *program) printFormats(asJSON, asMarkdown bool) error {
-	var all []jsonFormat
-	for _, f := range formats.All() {
-		all = append(all, formatOf(f))
-	}
+	all := render.Each(formats.All(), formatOf)
 	switch {
 	case asJSON:
 		return render.JSON(p.out, map[string][]jsonFormat{"formats": all})
@@ -91,11 +88,7 @@ func formatOf(f keyspace.Format) jsonFormat {
 		if !slices.Contains(j.Kinds, s.Want.Kind) {
 			j.Kinds = append(j.Kinds, s.Want.Kind)
 		}
-		sample := jsonSample{Name: s.Name}
-		for _, argv := range s.Commands {
-			sample.Commands = append(sample.Commands, commandLine(argv))
-		}
-		j.Samples = append(j.Samples, sample)
+		j.Samples = append(j.Samples, jsonSample{s.Name, render.Each(s.Commands, commandLine)})
 	}
 	j.Confidence = sure.String()
 	return j
@@ -132,9 +125,9 @@ func commandLine(argv []string) string {
 // possible; a width of 0 means no limit. The last line names the omitted columns.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	rows := [][]string{{"FORMAT", "TYPE", "KIND", "CONFIDENCE", "ACTIONS", "LIBRARY", "SIGNATURE"}}
-	for _, f := range all {
-		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Signature})
-	}
+	rows = append(rows, render.Each(all, func(f jsonFormat) []string {
+		return []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Signature}
+	})...)
 	cols := []render.Column{{}, {}, {}, {}, {Spare: 1}, {Least: 16}, {Least: 24, Spare: 2}}
 	widths := render.Narrow(cols, render.NaturalWidths(rows), width)
 	var out strings.Builder

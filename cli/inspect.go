@@ -255,7 +255,11 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	if l.Kind == keyspace.Unknown {
 		kind = "lock"
 	}
-	line("format", "%s, a %s of %s (%s)", l.Format, kind, libraryOf(l), l.Confidence)
+	library := l.Format
+	if i := slices.IndexFunc(formats.All(), func(f keyspace.Format) bool { return f.Name == l.Format }); i >= 0 {
+		library = formats.All()[i].Library
+	}
+	line("format", "%s, a %s of %s (%s)", l.Format, kind, library, l.Confidence)
 	for i, why := range l.Evidence {
 		line(first(i, "because"), "%s", widget.Plain(why))
 	}
@@ -334,14 +338,6 @@ func first(i int, name string) string {
 		return ""
 	}
 	return name
-}
-
-func libraryOf(l keyspace.Lock) string {
-	all := formats.All()
-	if i := slices.IndexFunc(all, func(f keyspace.Format) bool { return f.Name == l.Format }); i >= 0 {
-		return all[i].Library
-	}
-	return l.Format
 }
 
 func holderLine(h keyspace.Holder, at time.Time) string {

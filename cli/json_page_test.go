@@ -170,7 +170,7 @@ func fill(v reflect.Value) {
 var jsonDocuments = map[string]any{
 	"list": &render.Document{}, "watch": &render.Event{}, "watch finding": &render.FindingEvent{}, "inspect": &jsonInspection{}, "doctor": &jsonDiagnosis{},
 	"who": &jsonIdentity{}, "contention": &render.ContentionDocument{}, "explain": &render.StoryDocument{}, "release": &jsonRelease{}, "audit lines": &auditLine{},
-	"format": &jsonFormat{}, "scenario": &jsonScenario{}, "version": &buildInfo{}, "on stderr": &jsonNote{},
+	"format": &jsonFormat{}, "scenario": &jsonScenario{}, "version": &jsonVersion{}, "on stderr": &jsonNote{},
 }
 
 func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
@@ -247,7 +247,6 @@ func printRareKeys(p jsonPage) {
 			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}},
 		}, snap, 9),
 		"release": jsonRelease{Head: render.HeadOf(snap), Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
-		"version": buildInfo{Version: "v1", Commit: "c", Modified: new(false)},
 	} {
 		prints(section, func(w io.Writer) error { return render.JSON(w, document) })
 	}

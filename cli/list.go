@@ -63,7 +63,13 @@ locks, and on a replica that has lost its master.`,
 
 func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o listOptions) error {
 	g := p.newScanProgress(o.progress)
-	snap, err := o.snapshot(ctx, t, s, g)
+	var snap keyspace.Snapshot
+	var err error
+	if o.duration > 0 {
+		snap, err = observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
+	} else {
+		snap, err = s.scanOf(t, g).Snapshot(ctx)
+	}
 	g.done()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -95,14 +101,6 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 		return incomplete(snap)
 	}
 	return nil
-}
-
-// snapshot scans the servers once, or observes them for a while.
-func (o *listOptions) snapshot(ctx context.Context, t *connect.Target, s *selection, g *scanProgress) (keyspace.Snapshot, error) {
-	if o.duration > 0 {
-		return observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
-	}
-	return s.scanOf(t, g).Snapshot(ctx)
 }
 
 func (p *program) print(found render.View, o listOptions) error {

@@ -312,18 +312,12 @@ func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 	}
 	began := func() error { return out.Encode(monitorAnswer{Began: true}) }
 	err = locks.Run(ctx, t.Client, task.Window, began, func(c inspect.Command) error {
-		c.Args = withoutScript(c.Args)
+		if strings.EqualFold(c.Args[0], "eval") && len(c.Args) > 1 {
+			c.Args[1] = "" // the text of the script
+		}
 		return out.Encode(monitorAnswer{Ran: &c})
 	})
 	a := answerOf(err)
 	a.Done = true
 	return out.Encode(a)
-}
-
-// withoutScript returns the arguments of a command without the text of a script.
-func withoutScript(args []string) []string {
-	if strings.EqualFold(args[0], "eval") && len(args) > 1 {
-		args[1] = ""
-	}
-	return args
 }

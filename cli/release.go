@@ -149,7 +149,12 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	defer log.close()
-	text := func(w io.Writer) error { return render.Written(w, o.summary(seen)+"\n") }
+	text := func(w io.Writer) error {
+		if o.action() == keyspace.Expire {
+			return render.Written(w, fmt.Sprintf("%s expires in %s\n", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL)))
+		}
+		return render.Written(w, render.ShortKey(seen.Key)+" is released\n")
+	}
 	if err = p.execute(ctx, o, executorOf(t, log), t.Timeout, seen, &document.Locks[0]); err != nil {
 		text = func(io.Writer) error { return nil }
 	}
@@ -247,14 +252,6 @@ func next(locks []keyspace.Lock, them string) string {
 	default:
 		return "waiters are not known"
 	}
-}
-
-// summary describes what the action has changed.
-func (o *releaseOptions) summary(seen keyspace.Lock) string {
-	if o.action() == keyspace.Expire {
-		return fmt.Sprintf("%s expires in %s", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL))
-	}
-	return render.ShortKey(seen.Key) + " is released"
 }
 
 // permit opens the audit log if the flags permit a change with a consequence, and the user

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -132,11 +133,7 @@ func targetsIn(dir string) string {
 	if err != nil || len(segments) == 0 {
 		return ""
 	}
-	var all []string
-	for _, s := range segments {
-		all = append(all, filepath.Dir(s))
-	}
-	return "; there are the recordings " + strings.Join(slices.Compact(all), ", ")
+	return "; there are the recordings " + strings.Join(slices.Compact(render.Each(segments, filepath.Dir)), ", ")
 }
 
 // pastShown is how much of the past the screen shows after a jump.

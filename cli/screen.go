@@ -77,21 +77,14 @@ func (a *screenFlags) applyTo(w *tui.Config) {
 	w.Dumb = os.Getenv("TERM") == "dumb"
 	// As the environment names them: at least 16, because terminals without colours ignore them.
 	w.Colours = min(termenv.NewOutput(os.Stdout, termenv.WithUnsafe()).ColorProfile(), termenv.ANSI)
-	ascii := !speaksUTF8(os.Getenv)
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	ascii := locale != "" && !strings.Contains(strings.ReplaceAll(strings.ToLower(locale), "-", ""), "utf8")
 	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {
 		w.Theme = "mono"
 	}
 	if w.Glyphs == "" && ascii {
 		w.Glyphs = "ascii"
 	}
-}
-
-// speaksUTF8 reports whether the locale in env uses UTF-8. It returns true if env
-// names no locale.
-func speaksUTF8(env func(string) string) bool {
-	locale := cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"))
-	set := strings.ReplaceAll(strings.ToLower(locale), "-", "")
-	return locale == "" || strings.Contains(set, "utf8")
 }
 
 // screenOn shows the screen for the servers of c.

@@ -74,8 +74,12 @@ func (p *program) watch(ctx context.Context, t *connect.Target, s *selection, o 
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	source, end := eventsOf(t, s)
-	defer end()
+	var source eventSource = &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}
+	if !t.Many {
+		one := inspect.NewWatcher(s.scanner(t.Client, t.DB))
+		defer one.Close()
+		source = one
+	}
 	w := &watcher{
 		source:    source,
 		options:   o,
@@ -101,26 +105,12 @@ type eventPrinter struct {
 	databases bool // name the database
 }
 
-// event prints an event, in text with the findings of its lock.
-func (t eventPrinter) event(e keyspace.Event, found []keyspace.Finding) error {
+// print prints a line: the document, or the text.
+func (t eventPrinter) print(document any, text string) error {
 	if t.json {
-		return render.JSON(t.out, render.EventOf(e))
+		return render.JSON(t.out, document)
 	}
-	_, err := fmt.Fprintln(t.out, render.EventSentence(e, found, t.databases))
-	return err
-}
-
-// finding prints a finding about a lock or the servers.
-func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
-	if t.json {
-		return render.JSON(t.out, render.FindingEvent{At: render.Timestamp(at), Event: findingName, KeyedFinding: render.KeyedFindingOf(f)})
-	}
-	about := "server"
-	if f.Lock != (keyspace.ID{}) {
-		about = render.LockName(f.Lock, t.databases)
-	}
-	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), render.Remedy(f))
-	return err
+	return render.Written(t.out, text+"\n")
 }
 
 // prints reports whether events of a kind are printed.
@@ -151,15 +141,6 @@ const findingName = "finding"
 type eventSource interface {
 	Next(context.Context) ([]keyspace.Event, []keyspace.Notice, error)
 	Known() keyspace.Snapshot
-}
-
-// eventsOf starts to watch t. The caller must call end.
-func eventsOf(t *connect.Target, s *selection) (source eventSource, end func()) {
-	if t.Many {
-		return &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}, func() {}
-	}
-	f := inspect.NewWatcher(s.scanner(t.Client, t.DB))
-	return f, f.Close
 }
 
 // findingsInterval is the time between two checks for findings without an event. A check of many
@@ -222,7 +203,7 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 		if !w.options.prints(string(e.Kind)) || !w.selection.matches(&e.Lock, found) {
 			continue
 		}
-		if err := w.printer.event(e, found); err != nil {
+		if err := w.printer.print(render.EventOf(e), render.EventSentence(e, found, w.printer.databases)); err != nil {
 			return err
 		}
 		if w.printer.json || e.Kind.Ends() {
@@ -255,7 +236,12 @@ func (w *watcher) reportFindings() error {
 		if w.reported[c] {
 			continue
 		}
-		if err := w.printer.finding(f, known.At); err != nil {
+		about := "server"
+		if f.Lock != (keyspace.ID{}) {
+			about = render.LockName(f.Lock, w.printer.databases)
+		}
+		if err := w.printer.print(render.FindingEvent{At: render.Timestamp(known.At), Event: findingName, KeyedFinding: render.KeyedFindingOf(f)},
+			fmt.Sprintf("%s %s %s, %s: %s %s", known.At.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), render.Remedy(f))); err != nil {
 			return err
 		}
 	}
@@ -362,7 +348,12 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 		return nil, n.onLost(err), err
 	}
 	n.last = snap
-	return snap.Events, slices.Concat(n.onBack(), n.nodeChanges(snap.Nodes), snap.Notices), nil
+	notices := slices.Concat(n.nodeChanges(snap.Nodes), snap.Notices)
+	if n.silent {
+		n.silent = false
+		notices = slices.Insert(notices, 0, keyspace.Notice{At: time.Now(), Kind: keyspace.ServerBack})
+	}
+	return snap.Events, notices, nil
 }
 
 // Known returns the last snapshot.
@@ -384,15 +375,6 @@ func answeredAt(snap keyspace.Snapshot) (last time.Time) {
 		last = keyspace.Later(last, n.AnsweredAt)
 	}
 	return last
-}
-
-// onBack returns a notice when a server answers again after onLost.
-func (n *multiEventSource) onBack() []keyspace.Notice {
-	if !n.silent {
-		return nil
-	}
-	n.silent = false
-	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerBack}}
 }
 
 // nodeChanges returns a notice for each server that stops answering while others

@@ -22,7 +22,10 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.
 			return err
 		}
 	}
-	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: monitorWindow(id.holder, id.at)}
+	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: maxProofTime}
+	if ends := id.holder.Expires; !ends.IsZero() { // before it, the lock is renewed, or gone
+		q.Window = min(max(ends.Sub(id.at), 0)+time.Second, maxProofTime)
+	}
 	line := p.newProgressLine()
 	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
 	seen, err := p.monitorInChild(ctx, c, scanner.Addr(), q)
@@ -50,12 +53,3 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.
 
 // maxProofTime is how long MONITOR runs at most for a proof.
 const maxProofTime = 15 * time.Second
-
-// monitorWindow returns how long MONITOR runs at most: a lock with a deadline is renewed
-// before it, or gone.
-func monitorWindow(h keyspace.Holder, at time.Time) time.Duration {
-	if h.Expires.IsZero() {
-		return maxProofTime
-	}
-	return min(max(h.Expires.Sub(at), 0)+time.Second, maxProofTime)
-}

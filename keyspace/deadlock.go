@@ -98,7 +98,7 @@ func newWaitGraph(s Snapshot, other *Lock) *waitGraph {
 		for i := range l.Waiters {
 			w := &l.Waiters[i]
 			name := g.owner(w)
-			if e := (edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}); name != "" && g.lives(w) && e.blocks(name) {
+			if e := (edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}); name != "" && (w.Expires.IsZero() || w.Expires.After(g.now)) && e.blocks(name) {
 				g.waits[name] = append(g.waits[name], e)
 			}
 		}
@@ -127,9 +127,6 @@ func (g *waitGraph) owner(w *Waiter) string {
 	}
 	return ""
 }
-
-// lives reports whether a waiter does not count as dead.
-func (g *waitGraph) lives(w *Waiter) bool { return w.Expires.IsZero() || w.Expires.After(g.now) }
 
 // blocking returns the names of the holders that exclude a waiter.
 func (l *Lock) blocking(w *Waiter) (names []string) {

@@ -16,9 +16,7 @@ import (
 func Contention(w io.Writer, r contention.Report, databases bool, n, width int) error {
 	var out strings.Builder
 	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "BY"}}
-	for _, c := range r.Classes[:min(n, len(r.Classes))] {
-		classes = append(classes, classRow(c, databases))
-	}
+	classes = append(classes, Each(r.Classes[:min(n, len(r.Classes))], func(c contention.Class) []string { return classRow(c, databases) })...)
 	write(&out, classes, []Column{{Least: 12}, {Spare: 4}, {}, {}, {Spare: 3}, {}, {Least: 14}, {}, {Spare: 2}, {}}, width)
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")

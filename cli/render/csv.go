@@ -19,8 +19,8 @@ func CSV(w io.Writer, p View) error {
 	for _, l := range p.Locks {
 		j := LockOf(*l, p.At, nil)
 		rows = append(rows, []string{
-			cell(l.Key), string(j.Kind), j.Format, j.Confidence, string(j.Mode), string(j.State), cell(HolderIDs(*l)), strconv.Itoa(l.Depth()),
-			known(j.WaiterCount), strconv.FormatInt(j.TTLMS, 10), known(j.Fence),
+			cell(l.Key), string(j.Kind), j.Format, j.Confidence, string(j.Mode), string(j.State), cell(strings.Join(Each(l.Holders, func(h keyspace.Holder) string { return h.ID }), " ")), strconv.Itoa(l.Depth()),
+			known(j.WaiterCount), strconv.FormatInt(j.TTLMS, 10), strings.TrimPrefix(strconv.FormatInt(j.Fence, 10), "0"),
 			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), known(j.HeldMS),
 		})
 	}
@@ -33,15 +33,6 @@ func known[N int | int64](n *N) string {
 		return ""
 	}
 	return strconv.FormatInt(int64(*n), 10)
-}
-
-// HolderIDs returns the IDs of the holders of l, separated by spaces.
-func HolderIDs(l keyspace.Lock) string {
-	var ids []string
-	for _, h := range l.Holders {
-		ids = append(ids, h.ID)
-	}
-	return strings.Join(ids, " ")
 }
 
 // cell makes text from Redis safe in a spreadsheet: visible characters only, and

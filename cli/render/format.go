@@ -112,11 +112,7 @@ func HolderName(h keyspace.Holder) string {
 
 // findingIDs returns the IDs of the findings, joined in one line.
 func findingIDs(found []keyspace.Finding) string {
-	var ids []string
-	for _, f := range found {
-		ids = append(ids, f.ID)
-	}
-	return strings.Join(ids, " ")
+	return strings.Join(Each(found, func(f keyspace.Finding) string { return f.ID }), " ")
 }
 
 // Left returns the remaining TTL of a lock as a short text.

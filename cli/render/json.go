@@ -19,9 +19,6 @@ import (
 // The types of this file are the JSON of all commands: docs/json.md explains every key. What is
 // unknown has no key. A key that ends in _at_least or _at_most belongs to the number beside it.
 
-// never is the ttl_ms of a lock without a TTL.
-const never = -1
-
 // Head is the beginning of a document about the locks of servers.
 type Head struct {
 	At       string   `json:"at,omitzero"`
@@ -136,7 +133,7 @@ type Lock struct {
 	HeldAtLeast    bool           `json:"held_at_least,omitzero"`
 	AskedAgoMS     *int64         `json:"asked_ago_ms,omitzero"` // since another client asked for the held lock last
 	AskedShare     float64        `json:"asked_share,omitzero"`  // of the watched holds, during which another client asked for the lock
-	Fence          *int64         `json:"fence,omitzero"`
+	Fence          int64          `json:"fence,omitzero"`
 	Remaining      *int           `json:"remaining,omitzero"` // permits of a semaphore, or the count of a latch
 	Limit          int            `json:"limit,omitzero"`     // permits of a semaphore
 	Votes          []Vote         `json:"votes,omitzero"`     // of a Redlock
@@ -198,8 +195,8 @@ func voteOf(v keyspace.Vote, at time.Time) Vote {
 func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 	j := Lock{
 		LockID: LockIDOf(l.ID()), Kind: l.Kind, Format: l.Format, Confidence: l.Confidence.String(), Evidence: Each(l.Evidence, Text),
-		Mode: modeOf(l), State: l.State(at), TTLMS: TTL(l.Expires, at),
-		AskedShare: float64(l.AskedPercent) / 100, Limit: l.Limit, Findings: Each(found, FindingOf),
+		State: l.State(at), TTLMS: TTL(l.Expires, at),
+		AskedShare: float64(l.AskedPercent) / 100, Fence: l.Fence, Limit: l.Limit, Findings: Each(found, FindingOf),
 		Holders: Each(l.Holders, func(h keyspace.Holder) Holder { return HolderOf(h, at) }),
 	}
 	j.HeldMS, j.HeldAtLeast = milliseconds(l.Age(at))
@@ -209,27 +206,19 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 	if len(l.Waiters) > 0 || l.WaiterCount() == 0 && ShowsWaiters(&l) && !j.WaitersAtLeast {
 		j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return waiterOf(w, at) })
 	}
-	if l.Fence != 0 {
-		j.Fence = &l.Fence
-	}
 	if ago, asked := l.AskedAgo(at); asked {
 		j.AskedAgoMS = new(ago.Milliseconds())
 	}
 	if l.Kind == keyspace.Latch || l.Kind == keyspace.Semaphore && (l.Limit > 0 || l.Remaining > 0 || len(l.Holders) == 0) {
 		j.Remaining = &l.Remaining
 	}
+	if len(l.Holders) > 0 {
+		j.Mode = l.Holders[0].Mode // "" if the kind of lock has no modes
+	}
 	if len(l.Votes) > 0 {
 		j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote { return voteOf(v, at) })
 	}
 	return j
-}
-
-// modeOf returns the mode of the hold; "" if the kind of lock has no modes.
-func modeOf(l keyspace.Lock) keyspace.Mode {
-	if len(l.Holders) == 0 {
-		return ""
-	}
-	return l.Holders[0].Mode
 }
 
 // Finding is the JSON form of a finding about a known lock.
@@ -363,11 +352,11 @@ func Each[T, U any](all []T, of func(T) U) []U {
 	return each
 }
 
-// TTL returns the remaining time in ms, or never. After the deadline it returns 0,
+// TTL returns the remaining time in ms; -1 = no TTL. After the deadline it returns 0,
 // so that an expired lock does not look like one without a TTL.
 func TTL(expires, at time.Time) int64 {
 	if expires.IsZero() {
-		return never
+		return -1
 	}
 	return max(0, expires.Sub(at).Milliseconds())
 }

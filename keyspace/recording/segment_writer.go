@@ -88,7 +88,7 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 	f := frame{At: s.At, Notices: s.Notices}
 	w.last = s
 	w.last.Events, w.last.Notices = nil, nil
-	if !sameList(before.Locks, s.Locks) {
+	if was := before.Locks; len(was) != len(s.Locks) || len(was) > 0 && &was[0] != &s.Locks[0] { // else they share their memory
 		w.known = make([]knownLock, 0, len(s.Locks))
 		w.addLocks(&f, before.Locks, known)
 	}
@@ -111,11 +111,6 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 // errLargeFrame means that a frame is too large for a line: the full state of a new
 // segment is not. Nothing was written.
 var errLargeFrame = errors.New("too much has changed for one frame")
-
-// sameList reports whether two lists share their memory.
-func sameList(a, b []*keyspace.Lock) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
 
 // Close ends the segment, which must not be used again.
 func (w *segmentWriter) Close() error {
