@@ -57,11 +57,15 @@ func watchAsAProgram(t *testing.T, rdb server.Client, flags ...string) *witnesse
 	go func() {
 		defer close(done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var c change
-			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			var line struct {
+				change
+				Holder struct{ ID string }
+			}
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 				t.Errorf("it printed %q: %v", lines.Text(), err)
 			}
-			w.take(c, time.Now())
+			line.change.Holder = line.Holder.ID
+			w.take(line.change, time.Now())
 		}
 	}()
 	t.Cleanup(func() {
