@@ -45,9 +45,9 @@ type auditLine struct {
 	render.LockID
 	Format        string   `json:"format"`
 	HolderDigests []string `json:"holder_digests"`
-	TTLMS         int64    `json:"ttl_ms,omitzero"` // that the action gives
-	Servers       []string `json:"servers"`         // intended: where it is tried; held: where the hold is; otherwise where it was done
-	Unanswered    []string `json:"unanswered"`
+	TTLMS         int64    `json:"ttl_ms,omitzero"`       // that the action gives
+	Servers       []string `json:"servers"`               // intended: where it is tried; held: where the hold is; otherwise where it was done
+	Unanswered    []string `json:"unanswered,omitzero"`   // nil: nothing was sent yet
 	ServerCount   int      `json:"server_count,omitzero"` // of a Redlock
 	Now           string   `json:"now,omitzero"`          // the current holders, if the lock has changed or was read again
 	Error         string   `json:"error,omitzero"`
@@ -153,12 +153,15 @@ func ownersOnly(f *os.File, path string) error {
 func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := render.JSON(l.to, auditLine{ // with one Write
+	line := auditLine{
 		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Action: a.Action, Outcome: a.Outcome, LockID: render.LockIDOf(a.Lock), Format: a.Format,
 		HolderDigests: render.Each(a.Holders, render.Text), TTLMS: a.TTL.Milliseconds(), Servers: render.Each(a.Nodes, render.Text),
-		Unanswered: render.Each(a.Unanswered, render.Text), ServerCount: a.Of, Now: render.Text(a.Now), Error: render.Text(a.Err),
-	})
-	if err != nil {
+		ServerCount: a.Of, Now: render.Text(a.Now), Error: render.Text(a.Err),
+	}
+	if a.Outcome != keyspace.Intended {
+		line.Unanswered = render.Each(a.Unanswered, render.Text)
+	}
+	if err := render.JSON(l.to, line); err != nil { // with one Write
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil

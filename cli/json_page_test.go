@@ -246,7 +246,7 @@ func printRareKeys(p jsonPage) {
 			Blames:  []contention.Blame{{Lock: id, Source: contention.Asked, Holder: "web-1"}},
 			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}},
 		}, snap, 9),
-		"release": jsonRelease{Head: render.HeadOf(snap), Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
+		"release": jsonRelease{Head: render.HeadOf(snap), TTLMS: 1, Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
 	} {
 		prints(section, func(w io.Writer) error { return render.JSON(w, document) })
 	}

@@ -138,7 +138,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	if err != nil {
 		return errorOf(err)
 	}
-	document := jsonRelease{Head: render.HeadOf(g.Snapshot), Action: o.action(), Locks: []jsonReleased{releasedOf(seen, g.At)}}
+	document := jsonRelease{Head: render.HeadOf(g.Snapshot), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Locks: []jsonReleased{releasedOf(seen, g.At)}}
 	if o.dryRun {
 		p.notes.note("%s", o.consequence(seen, g.At))
 		document.Locks[0].RedisCommand = command
@@ -165,7 +165,8 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 type jsonRelease struct {
 	render.Head
 	Action keyspace.Action `json:"action"`
-	Owner  string          `json:"owner,omitzero"` // of --owner
+	TTLMS  int64           `json:"ttl_ms,omitzero"` // that the action gives
+	Owner  string          `json:"owner,omitzero"`  // of --owner
 	Locks  []jsonReleased  `json:"locks"`
 }
 

@@ -43,7 +43,7 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 		}
 		return &exitError{code: exitNoLock, err: fmt.Errorf("%s has no %s", render.Text(s.owner), what), hint: "locktop list shows the owners"}
 	}
-	document := jsonRelease{Head: render.HeadOf(snap), Action: o.action(), Owner: render.Text(s.owner),
+	document := jsonRelease{Head: render.HeadOf(snap), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Owner: render.Text(s.owner),
 		Locks: render.Each(locks, func(l keyspace.Lock) jsonReleased { return releasedOf(l, snap.At) })}
 	if o.dryRun {
 		return p.printCommands(o, c, locks, document)
