@@ -93,7 +93,9 @@ type jsonNote struct {
 }
 
 // fault reports why the program ends.
-func (n messages) fault(f *exitError) { n.write(jsonNote{Error: f.Error(), Hint: f.hint, Exit: f.code}) }
+func (n messages) fault(f *exitError) {
+	n.write(jsonNote{Error: f.Error(), Hint: f.hint, Exit: f.code})
+}
 
 // warning tells the user of a danger; the program continues.
 func (n messages) warning(format string, args ...any) {
@@ -108,7 +110,9 @@ func (n messages) problems(snap keyspace.Snapshot) {
 }
 
 // note reports an event.
-func (n messages) note(format string, args ...any) { n.write(jsonNote{Note: fmt.Sprintf(format, args...)}) }
+func (n messages) note(format string, args ...any) {
+	n.write(jsonNote{Note: fmt.Sprintf(format, args...)})
+}
 
 func (n messages) write(j jsonNote) {
 	if n.json {
