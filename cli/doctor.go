@@ -192,14 +192,11 @@ const maxExamples = 5
 
 // grouped groups findings by their problem, in the order of their first finding.
 func grouped(all []keyspace.Finding) [][]keyspace.Finding {
-	at := make(map[keyspace.Problem]int)
 	var groups [][]keyspace.Finding
 	for _, f := range all {
-		i, known := at[f.Problem]
-		if !known {
-			i = len(groups)
-			at[f.Problem] = i
-			groups = append(groups, nil)
+		i := slices.IndexFunc(groups, func(g []keyspace.Finding) bool { return g[0].Problem == f.Problem })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
 		}
 		groups[i] = append(groups[i], f)
 	}
