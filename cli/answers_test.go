@@ -102,7 +102,7 @@ func TestARecordOfAnActionHasItsTruthAndNoToken(t *testing.T) {
 			before: func(_ *testing.T, a *action) error { a.net.FreezeReplies(); return nil },
 			then:   func(_ *testing.T, a *action) { a.net.Heal() },
 			code:   exitFailure, ends: []keyspace.Outcome{keyspace.Unanswered, keyspace.Gone},
-			says: []string{"warning: release \"lock:a\": no answer: it may or may not be released", "lock:a: it is gone; whether this action did it is not known"},
+			says: []string{"no answer: it may or may not be released", "lock:a: it is gone; whether this action did it is not known"},
 		},
 		"not released, because the script is lost": {
 			before: func(_ *testing.T, a *action) error { a.net.Cut(); return errors.New("lost") },
@@ -143,8 +143,10 @@ func TestARecordOfAnActionHasItsTruthAndNoToken(t *testing.T) {
 			if c.then != nil {
 				then = func() { c.then(t, a) }
 			}
-			got := a.run(t, then, "lock:a")
+			got := a.run(t, then, "lock:a", "--json")
 			got.says(t, c.code, c.says...)
+			last := c.ends[len(c.ends)-1]
+			check.True(t, decoded[jsonRelease](t, got.out).Locks[0].Outcome == last, "the outcome is not %s: %s", last, got.out)
 			check.True(t, slices.Equal(a.outcomes(t), append([]keyspace.Outcome{keyspace.Intended}, c.ends...)), "the outcomes are %v", a.outcomes(t))
 			for _, secret := range []string{token, otherToken} {
 				check.False(t, strings.Contains(a.audit(), secret), "the audit log has the token: %s", a.audit())

@@ -208,7 +208,7 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-// execute acts on a lock, and sets the outcome. Without an answer it warns of that, and returns what a recheck finds within a
+// execute acts on a lock, and sets the outcome. Without an answer it warns of that: the outcome is what a recheck finds within a
 // time limit.
 func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock, j *jsonReleased) error {
 	r, err := e.Act(ctx, o.action(), seen, o.giveTTL)
@@ -216,10 +216,11 @@ func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Exe
 		p.notes.warning("%v", err)
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		text, lost := e.Recheck(ctx, r, seen)
+		found, text, lost := e.Recheck(ctx, r, seen)
 		if lost != nil {
-			text = "it is still not known: " + lost.Error()
+			found, text = keyspace.Unanswered, "it is still not known: "+lost.Error()
 		}
+		r.Outcome = found
 		err = &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
 	}
 	if j.Outcome = r.Outcome; err != nil {

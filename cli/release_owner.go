@@ -122,13 +122,17 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 		if ctx.Err() != nil {
 			break
 		}
-		switch err := p.execute(ctx, o, e, limit, l, &d.Locks[i]); {
-		case err == nil:
+		err := p.execute(ctx, o, e, limit, l, &d.Locks[i])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		switch d.Locks[i].Outcome {
+		case keyspace.Done:
 			done++
-		case d.Locks[i].Outcome == keyspace.Unanswered:
-			unknown, failed = append(unknown, l), append(failed, err)
+		case keyspace.Changed, keyspace.Failed, "":
+			refused = append(refused, l)
 		default:
-			refused, failed = append(refused, l), append(failed, err)
+			unknown = append(unknown, l)
 		}
 	}
 	text := fmt.Sprintf("%s %s of %s of %s\n", o.action().Did(o.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner))

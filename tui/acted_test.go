@@ -25,12 +25,12 @@ func (b *slowExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lo
 	return r, errors.New("read tcp: i/o timeout")
 }
 
-func (b *slowExecutor) Recheck(ctx context.Context, r keyspace.AuditRecord, l keyspace.Lock) (string, error) {
+func (b *slowExecutor) Recheck(ctx context.Context, r keyspace.AuditRecord, l keyspace.Lock) (keyspace.Outcome, string, error) {
 	select {
 	case <-b.answers:
-		return b.found, nil
+		return keyspace.Gone, b.found, nil
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return "", "", ctx.Err()
 	}
 }
 

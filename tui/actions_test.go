@@ -35,8 +35,8 @@ func (b *fakeExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lo
 	return b.record, b.err
 }
 
-func (b *fakeExecutor) Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error) {
-	return b.found, nil
+func (b *fakeExecutor) Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (keyspace.Outcome, string, error) {
+	return keyspace.Gone, b.found, nil
 }
 
 // actionFormats returns formats with actions.

@@ -161,7 +161,7 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 // recheck reads a lock again after an action without an answer, as soon as its servers answer.
 func (a *app) recheck(b Executor, r acted) tea.Cmd {
 	return guarded(func() tea.Msg {
-		text, err := b.Recheck(a.ctx, r.record, r.lock)
+		_, text, err := b.Recheck(a.ctx, r.record, r.lock)
 		if err != nil {
 			text = "it is still not known: " + shortError(err)
 		}

@@ -51,8 +51,8 @@ type Loader interface {
 type Executor interface {
 	Act(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error)
 	// Recheck reads a lock again after an action with the outcome Unanswered, until its servers answer
-	// or ctx ends. It returns what it has found as a sentence.
-	Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (string, error)
+	// or ctx ends. It returns what it has found, also as a sentence.
+	Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (keyspace.Outcome, string, error)
 }
 
 // Connector connects to other locks of the same servers. With a nil Connector, the target

@@ -114,11 +114,11 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 
 			brief, cancel := context.WithTimeout(t.Context(), answerLimit)
 			defer cancel()
-			_, err = f.exec.Recheck(brief, r, f.seen)
-			check.True(t, err != nil && len(f.log.lines) == 2, "a look without an answer: %v, %+v", err, f.log.lines)
+			_, _, err = f.exec.Recheck(brief, r, f.seen)
+			check.True(t, err != nil && len(f.log.lines) == 2, "a recheck without an answer: %v, %+v", err, f.log.lines)
 
 			c.end(t, f)
-			said, err := f.exec.Recheck(t.Context(), r, f.seen)
+			_, said, err := f.exec.Recheck(t.Context(), r, f.seen)
 			check.NoError(t, err)
 			check.Contains(t, said, c.says)
 			check.Equal(t, len(f.log.lines), 3, "records")
@@ -219,7 +219,7 @@ func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 			for _, n := range f.rig.Nodes() {
 				check.NoError(t, n.Continue())
 			}
-			said, err := f.exec.Recheck(t.Context(), r, f.seen)
+			_, said, err := f.exec.Recheck(t.Context(), r, f.seen)
 			check.NoError(t, err)
 			last := f.log.lines[len(f.log.lines)-1]
 			// The scripts of a stopped server run after it goes on, or were never sent: both are told.

@@ -171,11 +171,11 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 const recheckPause = 500 * time.Millisecond
 
 // Recheck reads a lock again after an action with the outcome Unanswered, until enough servers
-// answer or ctx ends. It logs what it has found, and returns it as a sentence.
-func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (string, error) {
+// answer or ctx ends. It logs what it has found, and returns it, also as a sentence.
+func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (keyspace.Outcome, string, error) {
 	scripts, err := keyspace.Scripts(e.formats, after.Action, seen, after.TTL)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	found, quorum := e.read(ctx, scripts, seen), keyspace.Quorum(len(scripts))
 	for len(found.on) < quorum && len(found.on)+len(found.silent) >= quorum {
@@ -184,7 +184,7 @@ func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || errors.Is(found.err, ErrNoPermission) {
-			return "", found.err
+			return "", "", found.err
 		}
 		found = e.read(ctx, scripts, seen)
 	}
@@ -202,7 +202,7 @@ func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen
 	case len(found.on) == 0 && now != nil && len(now.Holders) > 0:
 		after.Outcome, text = keyspace.Taken, "another holder has it: the hold that you saw has ended"
 	}
-	return text, e.log.Write(after)
+	return after.Outcome, text, e.log.Write(after)
 }
 
 // maxRead is the most time that passes between a script and the read that explains why the
