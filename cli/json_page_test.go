@@ -173,6 +173,7 @@ var jsonDocuments = map[string]any{
 	"format": &jsonFormat{}, "scenario": &jsonScenario{}, "version": &jsonVersion{}, "on stderr": &jsonNote{},
 }
 
+// One name has one type in all commands.
 func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
 	p := readJSONPage(t)
 	for section, document := range jsonDocuments {
@@ -182,6 +183,14 @@ func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
 	p.has("formats", map[string]any{"formats": []any{}})
 	p.has("scenarios", map[string]any{"scenarios": []any{}})
 	p.allPrinted("type")
+	types := make(map[string]string)
+	for section, keys := range p.keys {
+		for key, row := range keys {
+			is := strings.NewReplacer("moment", "string", "number", "integer").Replace(regexp.MustCompile(`\[.*`).ReplaceAllString(row.types, "object"))
+			check.True(t, types[key] == "" || types[key] == is, "%s is %q in %s, and %q elsewhere", key, is, section, types[key])
+			types[key] = is
+		}
+	}
 }
 
 // The locks of all formats, and what no embedded server has: a Redlock, requests, MONITOR and an incident.
