@@ -19,6 +19,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/loadgen"
 )
 
 // spawned is the program in a process of its own.
@@ -157,14 +158,13 @@ func (r *agentRig) wantNoLocks() {
 type loadReport struct {
 	LastError string `json:"last_error"`
 	Faults    []struct{ Struck int }
-	Counts    map[string]int64
-	Latencies map[string]map[string]float64
+	Figures   loadgen.Figures
 	Agents    []struct {
-		Number int
-		Name   string
-		Clock  float64 `json:"clock_behind_ms"`
-		Lost   bool
-		Counts map[string]int64
+		Number  int
+		Name    string
+		Clock   float64 `json:"clock_behind_ms"`
+		Lost    bool
+		Figures loadgen.Figures
 	}
 	Witness struct {
 		Holds, Proven, Overlaps, Excused, Unseen int64
@@ -184,11 +184,11 @@ type loadReport struct {
 func (s *spawned) report() loadReport {
 	s.t.Helper()
 	r := decoded[loadReport](s.t, s.out.String())
-	for name, sums := range map[string][2]int64{
-		"arrivals": {r.Counts["arrivals"], r.Counts["acquired"] + r.Counts["timed_out"] + r.Counts["refused"] + r.Counts["errors"] + r.Counts["waiting"]},
-		"acquired": {r.Counts["acquired"], r.Counts["released"] + r.Counts["expired"] + r.Counts["lost"] + r.Counts["unconfirmed"] + r.Counts["abandoned"] + r.Counts["holding"]},
+	for name, sums := range map[string][2]float64{
+		"arrivals": {r.Figures["arrivals.count"], r.Figures["acquired.count"] + r.Figures["timed_out.count"] + r.Figures["refused.count"] + r.Figures["errors.count"] + r.Figures["waiting.count"]},
+		"acquired": {r.Figures["acquired.count"], r.Figures["released.count"] + r.Figures["expired.count"] + r.Figures["lost.count"] + r.Figures["unconfirmed.count"] + r.Figures["abandoned.count"] + r.Figures["holding.count"]},
 	} {
-		check.True(s.t, sums[0] == sums[1], "the sum of %s does not hold: %v", name, r.Counts)
+		check.True(s.t, sums[0] == sums[1], "the sum of %s does not hold: %v", name, r.Figures)
 	}
 	return r
 }
@@ -213,7 +213,7 @@ func (r loadReport) wantEvents(t *testing.T, files ...string) {
 		}
 	}
 	for _, name := range names {
-		check.Equal(t, r.Counts[name], events[name], "%s, beside the events", name)
+		check.Equal(t, int64(r.Figures[name+".count"]), events[name], "%s, beside the events", name)
 	}
 }
 
@@ -235,8 +235,8 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	report.wantEvents(t, inDir(dir, 0), inDir(dir, 1))
 	gaps := report.gapsButUnanswered()
 	check.True(t, len(gaps) == 0, "%q", gaps)
-	check.True(t, report.Counts["acquired"] >= 200 && report.Verdict.Safe && report.Witness.Unseen != 0 && len(report.Seconds) >= 8,
-		"%v, %+v, %d seconds", report.Counts, report.Witness, len(report.Seconds))
+	check.True(t, report.Figures["acquired.count"] >= 200 && report.Verdict.Safe && report.Witness.Unseen != 0 && len(report.Seconds) >= 8,
+		"%v, %+v, %d seconds", report.Figures, report.Witness, len(report.Seconds))
 	for _, a := range r.agents {
 		a.exits(exitFine)
 	}
@@ -265,7 +265,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	gaps := fmt.Sprint(report.Verdict.Gaps)
 	check.True(t, strings.Contains(gaps, "The control server has not answered for 10 s") || strings.Contains(gaps, "was lost at"), "%v", gaps)
 	for _, a := range report.Agents {
-		check.True(t, a.Lost && a.Counts["holding"] <= 0 && report.Counts["holding"] <= 0, "%+v, of all %v", a, report.Counts)
+		check.True(t, a.Lost && a.Figures["holding.count"] <= 0 && report.Figures["holding.count"] <= 0, "%+v, of all %v", a, report.Figures)
 	}
 	r.wantNoKeys(r.target)
 }
@@ -330,7 +330,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	check.True(t, report.Verdict.Safe && len(gaps) == 1, "%+v", report.Verdict)
 	for _, a := range report.Agents {
 		lost := strings.HasSuffix(a.Name, fmt.Sprintf(":%d", r.agents[0].cmd.Process.Pid))
-		check.True(t, a.Lost == lost && a.Counts["acquired"] != 0 && (!lost || a.Counts["holding"] == 0), "stopped is %t, but %+v", lost, a)
+		check.True(t, a.Lost == lost && a.Figures["acquired.count"] != 0 && (!lost || a.Figures["holding.count"] == 0), "stopped is %t, but %+v", lost, a)
 		if lost {
 			check.Contains(t, fmt.Sprint(gaps), fmt.Sprintf("The run is incomplete: agent %d (", a.Number))
 		}

@@ -379,7 +379,6 @@ func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 		"load --control redis://127.0.0.1:1":                "--control needs --agents",
 		"load " + agents + "2000":                           "1 to 1000",
 		"load " + agents + "2 --demo":                       "--demo and --control contradict each other",
-		"load " + agents + "2 --check":                      "--check sees one process only",
 		"load " + agents + "2 --events e":                   "the events stay with the agents",
 		"load " + agents + "2 --sentinel 127.0.0.1:1":       "agents do not ask Sentinels",
 		at + " --load --agents 4":                           "--agents needs --control",

@@ -40,7 +40,6 @@ type loadOptions struct {
 
 	json    bool
 	files   outputFiles
-	check   bool
 	control string
 	agents  int
 	joining time.Duration
@@ -110,7 +109,6 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	out := flagSection("Output")
 	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
-	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
 	return []*pflag.FlagSet{load, several, out}
 }
 
@@ -138,8 +136,8 @@ server on another machine, and a server with other keys under the prefix, need
 
 Exit codes: 98 a lock broke a promise (takes precedence over all others, also after
 an interrupt); 1 no client acquired a lock; 99 a threshold was missed, or the run is
-inconclusive: a server was unreachable, a proof is incomplete, or a scene did not
-show its claim; 130 interrupted.`,
+inconclusive: a server was unreachable, or a scene did not show its claim;
+130 interrupted.`,
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo
@@ -232,9 +230,9 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 		if o.baseline == nil {
 			return s, usageErrorf("", "threshold %q: --baseline names no earlier report", t)
 		}
-		median, ok := o.baseline.Median(t.Metric)
+		median, ok := o.baseline.Median(t.Figure)
 		if !ok {
-			return s, usageErrorf("", "threshold %q: the earlier reports have no %s", t, t.Metric)
+			return s, usageErrorf("", "threshold %q: the earlier reports have no %s", t, t.Figure)
 		}
 		s.Thresholds[i] = t.Against(median)
 	}

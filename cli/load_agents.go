@@ -35,8 +35,6 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("", "--demo and --control contradict each other: agents load a server that runs")
 	case o.agents < 1 || o.agents > loadgen.MaxAgents:
 		return usageErrorf("", "--control needs --agents: how many, 1 to %d", loadgen.MaxAgents)
-	case o.check:
-		return usageErrorf("the witness sees the clients of all agents", "--check sees one process only")
 	case o.files.events != "":
 		return usageErrorf("locktop agent --events does", "--events: the events stay with the agents")
 	case c.Sentinel():

@@ -36,7 +36,7 @@ type runner interface {
 type variant struct {
 	run     runner
 	seconds report.SecondsRecorder
-	history *oracle.History
+	history oracle.History // empty with agents
 	files   *openFiles
 	agents  *agents.Load // nil: the clients run in this process
 	stopErr error
@@ -83,10 +83,7 @@ func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario
 		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
 	}
 	s := &variant{run: run}
-	if o.check {
-		s.history = &oracle.History{}
-		run.Record(s.history)
-	}
+	run.Record(&s.history)
 	s.files, err = o.files.open(number)
 	if err != nil {
 		return nil, err
@@ -156,23 +153,20 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 	return text.String()
 }
 
-// proveWithin is the time limit for the check of a history.
-const proveWithin = time.Minute
+// proveWithin is the time limit for each search in the proof of a history.
+const proveWithin = time.Second
 
 // report prints the results of the runs. Its error has the exit code.
 func (p *program) report(ctx context.Context, o *loadOptions, variants []*variant) error {
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Baseline: o.baseline}
+		proof := s.history.Prove(proveWithin)
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Proof: &proof, Baseline: o.baseline}
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()
 		}
 		s.addAgents(&r)
-		if s.history != nil {
-			proof := s.history.Prove(proveWithin)
-			r.Proof = &proof
-		}
 		faults = append(faults, verdictError(r), p.printed("the report", o.json, r, func(w io.Writer) error { return r.WriteText(w, widget.Plain) }), s.files.finish(r))
 		results = append(results, r)
 	}
@@ -195,7 +189,7 @@ func verdictError(r report.Result) error {
 	case r.Metrics.Acquired == 0:
 		return noLockAcquired(r.Metrics)
 	case !v.Safe:
-		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", widget.Plain(r.Lock()), v.Text)}
+		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", widget.Plain(r.Lock()), v.Text())}
 	case len(v.Missed) > 0:
 		return &exitError{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
 	case len(v.Gaps) > 0:

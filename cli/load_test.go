@@ -97,8 +97,8 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
 		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "2s")
-		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Counts["acquired"] == 0 || doc.Counts["errors"] > 0 {
-			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Counts)
+		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Figures["acquired.count"] == 0 || doc.Figures["errors.count"] > 0 {
+			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Figures)
 		}
 	}
 	wantNoKeys(t, rig.Addrs()...)
@@ -162,8 +162,8 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"a threshold of nothing", []string{"--threshold", "renewal-late.p99 < 1s"}, "there was not one sample"},
-		{"a scene that shows nothing", []string{"freeze"}, "did not show its claim: late-work.count > 0, but it is 0"},
+		{"a threshold of nothing", []string{"--threshold", "renewal_late.p99 < 1s"}, "there was not one sample"},
+		{"a scene that shows nothing", []string{"freeze"}, "did not show its claim: late_work.count > 0, but it is 0"},
 	} {
 		got := brieflyLoaded(t, "", append([]string{"-u", "redis://" + addr}, c.args...)...)
 		check.True(t, got.code == exitThreshold && strings.Contains(got.out, c.want) && strings.Contains(got.errors, c.want),
@@ -217,7 +217,7 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	file := scenarioFile(t, "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n")
 	o, report := reportOf(t, file, "--demo")
 	o.says(t, exitFine, "inside locktop")
-	most := report.Latencies["wait"]["max_ms"]
+	most := 1000 * report.Figures["wait.max"]
 	check.True(t, most >= 1400 && most <= 2500 && report.Faults[0].Struck == 1, "the longest wait is %g ms, %+v", most, report.Faults)
 	check.True(t, report.Seconds[2].Acquired != 0, "nothing was acquired afterwards")
 }

@@ -101,7 +101,7 @@ func every(home string, n int) [][]string {
 	return [][]string{
 		{"list"}, {"list", "--json"}, {"inspect", "lock:a", "--json"}, {"watch", "--for", "20ms"}, {"doctor", "--for", "20ms"},
 		{"record", fresh, "--for", "60ms"}, {"release", "orders", "--write", "--yes"},
-		{"load", "--duration", "60ms", "--check", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"), "--json"},
+		{"load", "--duration", "60ms", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"), "--json"},
 	}
 }
 
@@ -156,12 +156,12 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 		}
 		got, report := reportOf(t, load...)
 		for range 10 { // on a busy machine, the servers hardly answer for a second
-			if report.Counts["acquired"] > 0 {
+			if report.Figures["acquired.count"] > 0 {
 				break
 			}
 			got, report = reportOf(t, load...)
 		}
-		check.True(t, report.Counts["acquired"] > 0, "%v: %s", report.Counts, got.errors)
+		check.True(t, report.Figures["acquired.count"] > 0, "%v: %s", report.Figures, got.errors)
 		other := filepath.Join(t.TempDir(), "other")
 		write(t, other, "wrong\n")
 		got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), other)...)

@@ -111,8 +111,8 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
 	}
 	checkSums(t, m)
-	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.AcceptedStaleWrites+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || !m.Verdict(s).Safe {
-		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
+	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.StaleWriteAccepted.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count != 0 || !m.Verdict(s).Safe {
+		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text(), m.Violations.Evidence)
 	}
 	if m.Acquired < 30 { // the machine is busy
 		missing = append(missing, "30 holds")
@@ -149,7 +149,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	for w.Results().Overlaps == 0 {
 		select {
 		case <-r.Done():
-			t.Fatalf("nothing in a minute: %s; the oracle: %s", w.Results(), r.Metrics().Verdict(r.Scenario()).Text)
+			t.Fatalf("nothing in a minute: %s; the oracle: %s", w.Results(), r.Metrics().Verdict(r.Scenario()).Text())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -184,11 +184,11 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	r.Record(&h)
 	running(t, r)
 	until(t, r, "an overlap", func(m Metrics) bool {
-		return m.Violations.Overlap.Count > 0 && m.Violations.ForeignUnlocks > 0 || !m.Running
+		return m.Violations.Overlap.Count > 0 && m.Violations.ForeignUnlock.Count > 0 || !m.Running
 	})
 	stop(t, r)
 	m := r.Metrics()
-	check.True(t, m.Violations.Overlap.Count != 0 && m.Violations.ForeignUnlocks != 0 && !m.Verdict(s).Safe, "not caught: %+v", m)
+	check.True(t, m.Violations.Overlap.Count != 0 && m.Violations.ForeignUnlock.Count != 0 && !m.Verdict(s).Safe, "not caught: %+v", m)
 	if len(m.Violations.Evidence) == 0 || m.Violations.Evidence[0].First.Token == "" || m.Violations.Evidence[0].Second.Token == "" || m.Violations.Evidence[0].First.Client == m.Violations.Evidence[0].Second.Client {
 		t.Errorf("no evidence of both sides: %+v", m.Violations.Evidence)
 	}

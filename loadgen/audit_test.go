@@ -26,7 +26,7 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 		<-r.Done()
 		m, p := r.Metrics(), h.Prove(time.Minute)
 		check.True(t, m.Violations.Overlap.Excused == 2 && m.Verdict(r.Scenario()).Safe && p.Sound && len(p.Cuts) == 2,
-			"%s; %s", m.Verdict(r.Scenario()).Text, p)
+			"%s; %s", m.Verdict(r.Scenario()).Text(), p)
 		check.Contains(t, m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)")
 	})
 }
@@ -39,8 +39,8 @@ func TestASlowClientHidesNoFence(t *testing.T) {
 			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
 			Duration: 5 * time.Second,
 		}, openWrapped(func(l lease) lease { return constantFence{l} })))(t)
-		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
-			t.Errorf("%d acquired, %d fences accused: %s", m.Acquired, m.Violations.FenceOrder, m.Verdict(r.Scenario()).Text)
+		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder.Count != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
+			t.Errorf("%d acquired, %d fences accused: %s", m.Acquired, m.Violations.FenceOrder.Count, m.Verdict(r.Scenario()).Text())
 		}
 	})
 }
@@ -89,8 +89,8 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
 		}
 		r := ended(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
-		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
-			t.Errorf("%d lost, %d accused, %v: %s", m.Lost, m.Violations.UnexplainedLoss, m.Faults, m.Violations.Excuses())
+		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss.Count != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
+			t.Errorf("%d lost, %d accused, %v: %s", m.Lost, m.Violations.UnexplainedLoss.Count, m.Faults, m.Violations.Excuses())
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 		o := r.Metrics().Violations.Overlap
 		told := int64(0)
 		for _, e := range r.Events(0) {
-			if e.Kind == Overlapped {
+			if e.Kind == EventKind(oracle.Overlap) {
 				told++
 			}
 		}

@@ -384,7 +384,7 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 		check.NoError(t, r.Start())
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
-		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0; m = r.Metrics() {
+		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count == 0; m = r.Metrics() {
 			select {
 			case <-over:
 				waiting = false
@@ -394,8 +394,8 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 		_ = r.Close() // it may be unable to release what it holds
 		took := time.Since(began)
 		switch proof := h.Prove(time.Minute); {
-		case m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck > 0:
-			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Violations.Overlap.Count, m.Violations.ForeignUnlocks, m.Violations.Stuck)
+		case m.Violations.Overlap.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count > 0:
+			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Violations.Overlap.Count, m.Violations.ForeignUnlock.Count, m.Violations.StuckKey.Count)
 		case proof.Known && !proof.Sound:
 			return took, proof.String()
 		}
@@ -420,8 +420,8 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
-	check.True(t, m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0 && m.Acquired >= 3,
-		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
+	check.True(t, m.Violations.Overlap.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count == 0 && m.Acquired >= 3,
+		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text(), m.Violations.Evidence)
 	p := h.Prove(time.Minute)
 	check.True(t, p.Sound, "%v", p)
 }

@@ -66,7 +66,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}
 				m := r.Metrics()
-				check.True(t, (m.Violations.Unnotified > 0) == (c.alter != nil), "%d were not told", m.Violations.Unnotified)
+				check.True(t, (m.Violations.Unnotified.Count > 0) == (c.alter != nil), "%d were not told", m.Violations.Unnotified.Count)
 
 				var line map[string]string
 				text, _ := json.Marshal(ended)

@@ -116,10 +116,10 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 		})
 		time.Sleep(20 * time.Second)
 		m := summed(t, r)
-		check.True(t, m.Violations.Stuck == 1 && m.Abandoned == 1 && m.Cost.Renewals >= 30,
-			"%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
+		check.True(t, m.Violations.StuckKey.Count == 1 && m.Abandoned == 1 && m.Cost.Renewals >= 30,
+			"%d stuck, %d abandoned, %d renewals", m.Violations.StuckKey.Count, m.Abandoned, m.Cost.Renewals)
 		stop(t, r)
-		if m := r.Metrics(); m.Violations.Stuck == 0 || m.Violations.UnexplainedStuck > 0 || !m.Verdict(r.Scenario()).Safe {
+		if m := r.Metrics(); m.Violations.StuckKey.Count == 0 || m.Violations.StuckKey.Excused == 0 || !m.Verdict(r.Scenario()).Safe {
 			t.Errorf("the fault does not explain the key: %+v", m.Violations)
 		}
 		checkNoKeys(t, rdb)
@@ -141,8 +141,8 @@ func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
 			stop(t, r)
 			m := r.Metrics()
 			v := m.Verdict(r.Scenario())
-			if m.Violations.Stuck != 1 || v.Safe == sound || strings.Contains(v.Text, "One key") || !strings.Contains(v.Text, "No client could acquire one key, although no client was inside") {
-				t.Errorf("%s: %d stuck, safe %t: %s", kind, m.Violations.Stuck, v.Safe, v.Text)
+			if m.Violations.StuckKey.Count != 1 || v.Safe == sound || strings.Contains(v.Text(), "One key") || !strings.Contains(v.Text(), "No client could acquire one key, although no client was inside") {
+				t.Errorf("%s: %d stuck, safe %t: %s", kind, m.Violations.StuckKey.Count, v.Safe, v.Text())
 			}
 		})
 	}

@@ -101,7 +101,7 @@ func TestAFaultIsCostlyIfItMayCostALease(t *testing.T) {
 func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 	for _, kind := range FaultKinds() {
 		o := oracle.New(oracle.Config{})
-		o.TroubleBegan(oracle.Trouble{Cause: string(kind), Client: 1, Key: oracle.Everybody})
+		o.TroubleBegan(oracle.Trouble{Cause: oracle.Cause(kind), Client: 1, Key: oracle.Everybody})
 		costly := Fault{Kind: kind, Delay: time.Hour}.costly(Lock{TTL: time.Second})
 		check.Equal(t, o.Excuses(1, time.Now(), time.Now()), costly, "%s explains something", kind)
 	}
@@ -118,5 +118,5 @@ func TestTheVerdictSaysWhatWasExplained(t *testing.T) {
 	want.Why = m.Violations.Explained[0].Why
 	check.True(t, m.Violations.Explained[0] == want && want.Why != "", "explained: %+v", m.Violations.Explained)
 	v := m.Verdict(s.WithDefaults())
-	check.True(t, v.Safe && strings.Contains(v.Text, "1 suspect explained: 1 lost lease (freeze of client-1)."), "%t: %s", v.Safe, v.Text)
+	check.True(t, v.Safe && strings.Contains(v.Text(), "1 suspect explained: 1 lost lease (freeze of client-1)."), "%t: %s", v.Safe, v.Text())
 }

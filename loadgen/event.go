@@ -12,7 +12,8 @@ import (
 	"locktop/loadgen/oracle"
 )
 
-// EventKind is the kind of an event.
+// EventKind is the kind of an event. Every violation that the oracle reports is an event, too: its
+// kind is the name of the violation, and Took is the length of its evidence.
 type EventKind string
 
 // Kinds of events.
@@ -33,20 +34,6 @@ const (
 	// Incomplete is an event of a load by several processes only: figures of one of them are
 	// missing from now on. Text is a sentence.
 	Incomplete EventKind = "incomplete"
-
-	// Every violation that the oracle reports is an event, too. Took is the length of its
-	// evidence.
-	Overlapped      = EventKind(oracle.Overlapped)
-	WorkOverlapped  = EventKind(oracle.WorkOverlapped)
-	Unnotified      = EventKind(oracle.Unnotified)
-	UnexplainedLoss = EventKind(oracle.UnexplainedLoss)
-	Overtaken       = EventKind(oracle.Overtaken)
-	FenceOrder      = EventKind(oracle.FenceOrder)
-	LateWork        = EventKind(oracle.LateWork)
-	FencedWrite     = EventKind(oracle.FencedWrite)
-	WriteAccepted   = EventKind(oracle.WriteAccepted)
-	ForeignUnlock   = EventKind(oracle.ForeignUnlock)
-	StuckKey        = EventKind(oracle.StuckKey)
 )
 
 // Event is an event of a run. At is the time in the process of the clients. An

@@ -80,7 +80,7 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
 	} {
 		for i, v := range []int64{1, 2, 3} {
-			got := (Threshold{Metric: "stuck.count", Op: op, Value: 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}})
+			got := (Threshold{Figure: "stuck_key.count", Op: op, Value: 2}).Met(Metrics{Violations: oracle.Violations{StuckKey: oracle.Tally{Count: v}}})
 			check.True(t, got == want[i], "%d %s 2: %t", v, op, got)
 		}
 	}
@@ -89,9 +89,8 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 // A lease that expired is lost, too. Mutation T2.
 func TestARateIsAShareOfItsWhole(t *testing.T) {
 	m := Metrics{Counts: Counts{Arrivals: 200, Acquired: 100, Lost: 3, Expired: 4, TimedOut: 10, Errors: 20, LateArrivals: 30}}
-	for name, want := range map[string]float64{"lost.rate": 0.07, "timed-out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
-		of, _ := metricNamed(name)
-		check.True(t, of.value(m) == want, "%s is %g, want %g", name, of.value(m), want)
+	for name, want := range map[string]float64{"lost.rate": 0.07, "timed_out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
+		check.Equal(t, m.Figures()[name], want, "%s", name)
 	}
 }
 
@@ -101,15 +100,14 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 		return Latency{Count: 1, Mean: d(1), P50: d(2), P90: d(3), P95: d(4), P99: d(5), P999: d(6), Max: d(7)}
 	}
 	m := Metrics{Latency: Latencies{Wait: l(10), Release: l(20), Held: l(30), Handoff: l(40), RenewLate: l(50)}}
-	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
-		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
-			of, known := metricNamed(name + "." + what)
-			check.True(t, known && of.value(m) == float64(base+i+1), "%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
+	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand_off": 40, "renewal_late": 50} {
+		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99_9", "max"} {
+			check.Equal(t, m.Figures()[name+"."+what], float64(base+i+1), "%s.%s", name, what)
 		}
 	}
-	for _, name := range MeasureNames() {
-		of, _ := metricNamed(name)
-		check.True(t, of.from == nil || !(Threshold{Metric: name, Op: ">="}).Met(Metrics{}), "%s of nothing is met", name)
+	for _, name := range FigureNames() {
+		_, known := (Metrics{}).Figures()[name]
+		check.True(t, known || !(Threshold{Figure: name, Op: ">="}).Met(Metrics{}), "%s of nothing is met", name)
 	}
 }
 
@@ -129,15 +127,16 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 
 func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
-		v := (Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}})
+		v := (Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{ForeignUnlock: oracle.Tally{Count: 1}}}).Verdict(Scenario{Lock: Lock{Kind: kind}})
 		check.True(t, v.Safe == safe && !v.Harmless, "%s: %+v", kind, v)
 	}
-	for name, v := range map[string]oracle.Violations{
-		"untold": {Unnotified: 1}, "lost": {UnexplainedLoss: 1}, "overtaken": {Overtaken: 1}, "number": {FenceOrder: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
-	} {
-		check.False(t, (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{}).Safe, "%s counts as safe", name)
+	for _, k := range oracle.Kinds() {
+		var v oracle.Violations
+		*k.Of(&v) = oracle.Tally{Count: 2, Excused: 1}
+		got := (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{})
+		check.True(t, got.Safe == (k.Severity != oracle.Broken) && got.Harmless == (k.Severity == oracle.Harmless), "%s: %+v", k.ID, got)
 	}
-	if !(Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{Overlap: oracle.Overlap{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
+	if !(Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{Overlap: oracle.Tally{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
 		t.Error("what is excused counts as a violation")
 	}
 }

@@ -115,8 +115,8 @@ func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 			{At: 2100 * time.Millisecond, Kind: Freeze, For: 430 * time.Millisecond},
 		},
 	})
-	check.True(t, m.Violations.ForeignUnlocks == 0 && m.Violations.Overlap.Count == 0,
-		"%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count)
+	check.True(t, m.Violations.ForeignUnlock.Count == 0 && m.Violations.Overlap.Count == 0,
+		"%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlock.Count, m.Violations.Overlap.Count)
 	for _, f := range m.Faults {
 		check.Equal(t, f.Struck, 1, "%v", f)
 	}
@@ -129,8 +129,8 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 		Hold: Const(600 * time.Millisecond), Think: Const(2 * time.Second),
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Client: 1, For: 1200 * time.Millisecond}},
 	})
-	check.True(t, m.Violations.ForeignUnlocks == 1 && m.Violations.Overlap.Count == 0 && m.Acquired == 2 && m.Lost == 1,
-		"%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
+	check.True(t, m.Violations.ForeignUnlock.Count == 1 && m.Violations.Overlap.Count == 0 && m.Acquired == 2 && m.Lost == 1,
+		"%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlock.Count, m.Violations.Overlap.Count, m.Acquired, m.Lost)
 	check.False(t, m.Verdict(Scenario{Lock: process("classic/blind-delete", 0)}.WithDefaults()).Safe, "it is called safe")
 }
 

@@ -21,26 +21,26 @@ type FaultKind string
 
 // Faults of clients. A fault of a holder waits until the client holds a lock.
 const (
-	Crash       FaultKind = "crash"       // a holder ends without a release; a new client replaces it after For
-	Freeze      FaultKind = "freeze"      // a holder and its timers do not run for a while
-	Partition   FaultKind = "cut"         // packets from and to a holder are held back
-	DropReplies FaultKind = "cut-replies" // requests arrive, replies are held back
-	Slow        FaultKind = "slow"        // each packet takes Delay ± Jitter longer
-	Skew        FaultKind = "skew"        // a client's clock is ahead by By; for kinds that use it
-	Leak        FaultKind = "forget"      // a holder never releases, but renews
-	Greedy      FaultKind = "greedy"      // a client does not think between two attempts
+	Crash                 = FaultKind(oracle.Crash)      // a holder ends without a release; a new client replaces it after For
+	Freeze                = FaultKind(oracle.Freeze)     // a holder and its timers do not run for a while
+	Partition             = FaultKind(oracle.Cut)        // packets from and to a holder are held back
+	DropReplies           = FaultKind(oracle.CutReplies) // requests arrive, replies are held back
+	Slow                  = FaultKind(oracle.Slow)       // each packet takes Delay ± Jitter longer
+	Skew        FaultKind = "skew"                       // a client's clock is ahead by By; for kinds that use it
+	Leak        FaultKind = "forget"                     // a holder never releases, but renews
+	Greedy      FaultKind = "greedy"                     // a client does not think between two attempts
 )
 
 // Faults of servers.
 const (
-	Flush          FaultKind = "flush"              // deletes all locks of the run
-	ScriptFlush    FaultKind = "script-flush"       // SCRIPT FLUSH
-	ExternalDelete FaultKind = "steal"              // deletes a held lock, as another program might
-	Pause          FaultKind = "pause"              // CLIENT PAUSE of servers
-	Stop           FaultKind = "stop"               // SIGSTOP of servers
-	Failover       FaultKind = "failover"           // a replica replaces its master
-	NodeDown       FaultKind = "node-down"          // a server crashes, and restarts after For with its data
-	RestartEmpty   FaultKind = "node-restart-empty" // a server crashes, and restarts after For without its data
+	Flush                    = FaultKind(oracle.Flush)        // deletes all locks of the run
+	ScriptFlush    FaultKind = "script-flush"                 // SCRIPT FLUSH
+	ExternalDelete           = FaultKind(oracle.Steal)        // deletes a held lock, as another program might
+	Pause                    = FaultKind(oracle.Pause)        // CLIENT PAUSE of servers
+	Stop                     = FaultKind(oracle.Stop)         // SIGSTOP of servers
+	Failover                 = FaultKind(oracle.Failover)     // a replica replaces its master
+	NodeDown                 = FaultKind(oracle.NodeDown)     // a server crashes, and restarts after For with its data
+	RestartEmpty             = FaultKind(oracle.RestartEmpty) // a server crashes, and restarts after For without its data
 )
 
 // FaultKinds returns all kinds of faults, those of clients first.
@@ -174,7 +174,7 @@ func (f *fleet) end(fault Fault, number int) {
 // it may cost something. What flush and steal cost, and when, deleteKeys knows, unless the
 // keeper runs it.
 func (f *fleet) trouble(fault Fault, number int) (t oracle.Trouble, costly bool) {
-	t = oracle.Trouble{Cause: string(fault.Kind), Client: number, Key: oracle.Everybody, Server: fault.Node, From: time.Now()}
+	t = oracle.Trouble{Cause: oracle.Cause(fault.Kind), Client: number, Key: oracle.Everybody, Server: fault.Node, From: time.Now()}
 	deletes := fault.Kind == Flush || fault.Kind == ExternalDelete
 	return t, fault.costly(f.scenario.Load().Lock) && (f.role.agent > 0 || !deletes)
 }
@@ -398,7 +398,7 @@ func (f *fleet) restartNode(fault Fault) {
 // deleteKeys applies a fault that deletes a key, or all keys if key is oracle.Everybody. If
 // there was no key to delete, the fault has not struck, and excuses nothing.
 func (f *fleet) deleteKeys(key int, fault Fault, deleteThem func() (int64, error)) error {
-	cause := string(fault.Kind)
+	cause := oracle.Cause(fault.Kind)
 	f.oracle.TroubleBegan(oracle.Trouble{Cause: cause, Client: oracle.Everybody, Key: key, From: time.Now()})
 	deleted, err := deleteThem()
 	if deleted == 0 && err == nil {
@@ -434,7 +434,7 @@ func (f *fleet) applyServerFault(fault Fault) {
 	f.begin(fault, oracle.Everybody)
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	defer cancel()
-	if fault.Kind.wipes() {
+	if oracle.Cause(fault.Kind).Deletes() {
 		defer f.witnessLoss(ctx)()
 	}
 	var err error

@@ -45,7 +45,7 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		m := summed(t, r)
-		check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps")
+		check.Equal(t, m.Violations.Overlap, oracle.Tally{}, "overlaps")
 		check.True(t, m.Lost+m.Expired+m.Unconfirmed != 0, "no lease came to harm: the test proves nothing")
 		newest := m.Seconds[len(m.Seconds)-3:]
 		check.True(t, newest[0].Acquired+newest[1].Acquired != 0, "nothing acquired after the thaw: %+v", newest)
@@ -95,8 +95,8 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 			m := summed(t, r)
 			check.Require(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired != 0, "%s: nothing was taken away: %+v", kind, m.Faults)
 			// A refused write of the victim, which does not know of its loss, does not count.
-			if m.Violations.Fenced > 1 || m.Violations.FenceOrder > 0 || m.Violations.UnexplainedLoss > 0 {
-				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.Fenced, m.Violations.FenceOrder, m.Violations.UnexplainedLoss)
+			if m.Violations.StaleWriteRefused.Count > 1 || m.Violations.FenceOrder.Count > 0 || m.Violations.UnexplainedLoss.Count > 0 {
+				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.StaleWriteRefused.Count, m.Violations.FenceOrder.Count, m.Violations.UnexplainedLoss.Count)
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestServersStopAndContinue(t *testing.T) {
 		}))(t)
 		m := r.Metrics()
 		check.True(t, m.Latency.Wait.Max >= 1400*time.Millisecond && m.Faults[0].Struck == 1 && m.Verdict(r.Scenario()).Safe,
-			"%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
+			"%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text())
 		check.Equal(t, m.Outage, Outage{}, "%s: the fault counts as an outage", kind)
 		check.True(t, m.Seconds[len(m.Seconds)-2].Acquired != 0, "%s: nothing acquired afterwards", kind)
 	}

@@ -173,7 +173,7 @@ func (c *client) waitReplacement(stay context.Context) {
 	pause(stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil
 	c.reconnect()
-	f.oracle.TroubleEnded(string(Crash), c.number, oracle.Everybody, time.Now())
+	f.oracle.TroubleEnded(oracle.Crash, c.number, oracle.Everybody, time.Now())
 	f.recorder.clientReplaced(c.number)
 }
 

@@ -251,7 +251,7 @@ func (f *fleet) note(e Event) { f.events.note(e) }
 // violated records a violation as an event.
 func (f *fleet) violated(e oracle.Evidence) {
 	side := e.First
-	if e.Violation == oracle.Overlapped || e.Violation == oracle.WorkOverlapped || e.Violation == oracle.FenceOrder {
+	if e.Violation == oracle.Overlap || e.Violation == oracle.WorkOverlap || e.Violation == oracle.FenceOrder {
 		side = e.Second
 	}
 	f.note(Event{
@@ -459,7 +459,7 @@ func (f *fleet) metrics() Metrics {
 	m.Backlog = backlog
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	m.Violations = f.oracle.Violations(now)
-	m.Violations.UnexplainedStuck = f.oracle.UnexplainedStuck(now)
+	m.Violations.StuckKey.Unknown = f.role.agent > 0
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
 	m.Library = f.hello.Name

@@ -120,7 +120,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Freeze, Before: "GETSET"}, {Kind: Crash, Before: "GET"}}}, {Lock: Lock{Kind: "classic/counted"}, Faults: []Fault{{Kind: Crash, Before: "renew"}}}},
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Leak, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
 		},
-		{"threshold", []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Metric: "odd", Op: "==", Value: 1}}}}},
+		{"threshold", []Scenario{{Thresholds: []Threshold{{Figure: "stuck_key.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Figure: "stuck_key.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Figure: "odd", Op: "==", Value: 1}}}}},
 	} {
 		for i, s := range c.within {
 			check.ErrorIs(t, s.Validate(), nil, "%s, within %d", c.name, i)

@@ -120,7 +120,7 @@ type propertyRun struct {
 
 // accused reports whether the run accuses the lock.
 func (p propertyRun) accused() bool {
-	return p.metrics.Violations.Broken()+p.metrics.Violations.Stuck > 0 || !p.proof.Sound
+	return p.metrics.Violations.Broken()+p.metrics.Violations.StuckKey.Count > 0 || !p.proof.Sound
 }
 
 // runRandomly runs a scenario in fake time. Outage is when the first server is silent for a
@@ -212,7 +212,7 @@ func (l *eventLog) certain(s Scenario) (all []string) {
 			delete(waiting[e.Key], e.Client)
 		case FaultBegan:
 			faulty = faulty || e.Fault != Greedy && e.Fault != ScriptFlush
-			if e.Fault.wipes() {
+			if oracle.Cause(e.Fault).Deletes() {
 				began[e.Fault] = e.At
 			}
 		case FaultEnded:
@@ -286,7 +286,7 @@ func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
 		m := p.metrics
 		if m.Violations.Broken() > 0 || !p.proof.Sound || !p.proof.Known || len(p.certain) > 0 || m.Acquired > 0 && !m.Verdict(s).Safe {
 			t.Errorf("run %d accuses %s: %s; %s; the log: %v\nevidence %+v\noutage %s of\n%s",
-				i, s.Lock.Kind, m.Verdict(s).Text, p.proof, p.certain, m.Violations.Evidence, outage, s.Marshal())
+				i, s.Lock.Kind, m.Verdict(s).Text(), p.proof, p.certain, m.Violations.Evidence, outage, s.Marshal())
 		}
 		holds += m.Acquired
 		excused += m.Violations.Overlap.Excused
@@ -343,7 +343,7 @@ func TestEachBrokenKindIsAccusedUnderRandomFaults(t *testing.T) {
 			if p.accused() {
 				accused[f.name]++
 			} else {
-				t.Logf("run %d: %s is not accused: %s; the log: %s\n%s", i, f.name, p.metrics.Verdict(s).Text, strings.Join(p.certain, "; "), s.Marshal())
+				t.Logf("run %d: %s is not accused: %s; the log: %s\n%s", i, f.name, p.metrics.Verdict(s).Text(), strings.Join(p.certain, "; "), s.Marshal())
 			}
 		}
 	}

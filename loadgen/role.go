@@ -60,11 +60,6 @@ func (r *Run) ServerFault(kind FaultKind, node int, over bool) {
 	}
 }
 
-// wipes reports whether the fault deletes locks, so that no lock can prevent an overlap.
-func (k FaultKind) wipes() bool {
-	return slices.Contains([]FaultKind{Flush, ExternalDelete, Failover, RestartEmpty}, k)
-}
-
 // Shares divides a scenario between the processes of a run: clients, rate, stages and the
 // clients of faults. Faults of servers and what is judged at the end stay with the keeper.
 // Each process chooses by a seed of its own. It returns an error if s cannot be divided.
@@ -81,7 +76,7 @@ func (s Scenario) Shares(agents int) ([]Scenario, error) {
 		return nil, fmt.Errorf("%d clients are too few for %d agents", s.Clients, agents)
 	}
 	for _, t := range s.Thresholds {
-		if t.Metric == stuckKeys {
+		if t.Figure == stuckKeys {
 			return nil, fmt.Errorf("threshold %s: agents cannot see stuck keys", t)
 		}
 	}
@@ -128,11 +123,11 @@ func (s Scenario) share(i, n int) Scenario {
 }
 
 // stuckKeys is the figure that no process of several can know.
-const stuckKeys = "stuck.count"
+const stuckKeys = string(oracle.StuckKey) + ".count"
 
 // Seen returns s without the expectations that a run of several processes cannot check.
 func (s Scenario) Seen() Scenario {
-	s.Expect = slices.DeleteFunc(slices.Clone(s.Expect), func(t Threshold) bool { return t.Metric == stuckKeys })
+	s.Expect = slices.DeleteFunc(slices.Clone(s.Expect), func(t Threshold) bool { return t.Figure == stuckKeys })
 	return s
 }
 

@@ -145,7 +145,7 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 
 // Agents cannot see stuck keys, so no report says that there were none.
 func TestAgentsDoNotJudgeStuckKeys(t *testing.T) {
-	stuck, overlap := Threshold{Metric: "stuck.count", Op: "=="}, Threshold{Metric: "overlap.count", Op: "=="}
+	stuck, overlap := Threshold{Figure: "stuck_key.count", Op: "=="}, Threshold{Figure: "overlap.count", Op: "=="}
 	_, err := (Scenario{Thresholds: []Threshold{overlap, stuck}}).Shares(2)
 	check.True(t, err != nil && strings.Contains(err.Error(), "agents cannot see stuck keys"), "a threshold on stuck keys: %v", err)
 	s := (Scenario{Expect: []Threshold{stuck, overlap}}).Seen()

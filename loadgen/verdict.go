@@ -14,11 +14,15 @@ import (
 type Verdict struct {
 	Safe     bool     // clients acquired locks, and there was no violation of the promises of the kind
 	Harmless bool     // nothing happened that can harm the protected data, also outside the promises of the kind
-	Text     string   // one or more sentences
+	Overlap  string   // the sentence on overlaps
+	Others   []string // the other sentences
 	Missed   []string // missed thresholds with the measured values
 	Expected bool     // the scenario showed what it is expected to show
 	Gaps     []string // sentences on why the run shows less than it should
 }
+
+// Text returns all sentences.
+func (v Verdict) Text() string { return strings.Join(append([]string{v.Overlap}, v.Others...), " ") }
 
 // Verdict judges the metrics of a scenario.
 func (m Metrics) Verdict(s Scenario) Verdict {
@@ -40,7 +44,7 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 	if n := m.Violations.Unjudged; 2*n > m.Acquired {
 		v.Gaps = append(v.Gaps, fmt.Sprintf("The oracle judged only %s of %s: the other leases were over when the acquires returned.", humanize.Count(max(m.Acquired-n, 0)), humanize.Plural(m.Acquired, "hold")))
 	}
-	v.Text = strings.Join(m.findings(s), " ")
+	v.Overlap, v.Others = m.overlapSentence(s), m.sentences(s)
 	return v
 }
 
@@ -50,7 +54,7 @@ func (t Threshold) missed(m Metrics) string {
 }
 
 // onOutage reports whether the threshold limits an outage.
-func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Metric, "outage.") }
+func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Figure, "outage.") }
 
 // String describes the outage in sentences.
 func (o Outage) String() string {
@@ -64,35 +68,25 @@ func (o Outage) String() string {
 	return strings.Join(all, " ")
 }
 
-// findings returns the sentences of the verdict.
-func (m Metrics) findings(s Scenario) []string {
+// sentences returns the sentences of the verdict that are not about overlaps.
+func (m Metrics) sentences(s Scenario) (all []string) {
 	if m.Acquired == 0 {
-		return []string{fmt.Sprintf("No client acquired a lock in %s, so the run says nothing about its safety.", humanize.Plural(m.Arrivals, "attempt"))}
+		return nil
 	}
-	all := []string{m.overlapFinding(s)}
-	add := func(n int64, one, many string) {
+	for _, k := range oracle.Kinds() {
+		t := k.Of(&m.Violations)
 		switch {
-		case n == 1:
-			all = append(all, one)
-		case n > 1:
-			all = append(all, fmt.Sprintf(many, humanize.Count(n)))
+		case k.ID == oracle.Overlap || k.ID == oracle.WorkOverlap:
+		case s.Lock.Kind.Sound() && k.Excusable:
+			all = append(all, sentence(k, t.Count-t.Excused, k.Unexplained), sentence(k, t.Excused, ""))
+		default:
+			all = append(all, sentence(k, t.Count, ""))
 		}
 	}
-	add(m.Violations.Unnotified, "One lease ended without notice to its holder.", "%s leases ended without notice to their holders.")
-	add(m.Violations.UnexplainedLoss, "One renewed lease was lost, and no fault explains the loss.", "%s renewed leases were lost, and no fault explains the losses.")
-	add(m.Violations.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
-	add(m.Violations.FenceOrder, "One fencing token was not larger than the previous one.", "%s fencing tokens were not larger than the previous ones.")
-	add(m.Violations.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
-	add(m.Violations.Fenced, "One stale write was refused because of its fencing token.", "%s stale writes were refused because of their fencing tokens.")
-	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
-	add(m.Violations.ForeignUnlocks, "One release removed the lock of another client.", "%s releases removed the locks of other clients.")
-	if s.Lock.Kind.Sound() {
-		add(m.Violations.UnexplainedStuck, strings.TrimSuffix(stuckOnce, ".")+stuckForNothing, strings.TrimSuffix(stuckOften, ".")+stuckForNothing)
-		add(m.Violations.Stuck-m.Violations.UnexplainedStuck, stuckOnce, stuckOften)
-	} else {
-		add(m.Violations.Stuck, stuckOnce, stuckOften)
+	all = slices.DeleteFunc(all, func(text string) bool { return text == "" })
+	if n := m.Violations.Unjudged; n > 0 {
+		all = append(all, fmt.Sprintf("The oracle did not judge %s: the lease was over when the acquire returned.", humanize.Plural(n, "hold")))
 	}
-	add(m.Violations.Unjudged, "The oracle did not judge one hold: its lease was over when the acquire returned.", "The oracle did not judge %s holds: their leases were over when the acquires returned.")
 	if excuses := m.Violations.Excuses(); excuses != "" {
 		all = append(all, excuses)
 	}
@@ -105,52 +99,51 @@ func (m Metrics) findings(s Scenario) []string {
 	return all
 }
 
-// Sentences about stuck keys.
-const (
-	stuckOnce  = "No client could acquire one key, although no client was inside."
-	stuckOften = "%s times no client could acquire a key, although no client was inside."
+// sentence returns a sentence about n violations with this end, "" if there are none.
+func sentence(k oracle.Kind, n int64, end string) string {
+	if n == 0 {
+		return ""
+	}
+	return capital(k.Sentence(n, "") + end + ".")
+}
 
-	stuckForNothing = " and no fault explains it: the lock broke its promise."
-)
+// capital returns a text with a capital letter first.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // shortOfCPU is how late a timer of the generator may be without a remark.
 const shortOfCPU = 50 * time.Millisecond
 
-// Together returns the text of a verdict if no two clients, or no more than a semaphore
-// admits, were inside at once, as far as the oracles saw.
-func (m Metrics) Together(s Scenario) string {
-	if m.Oracles < 2 {
-		return "No " + s.Lock.TooMany() + " were inside at once."
-	}
-	return "No overlap was seen: each agent saw its own clients, the witness those with valid leases."
-}
-
-// overlapFinding describes the overlaps.
-func (m Metrics) overlapFinding(s Scenario) string {
+// overlapSentence describes the overlaps.
+func (m Metrics) overlapSentence(s Scenario) string {
+	overlap, work := m.Violations.Overlap, m.Violations.WorkOverlap
 	many := s.Lock.TooMany()
 	if m.Oracles > 1 {
 		many += " of one agent"
 	}
-	work := fmt.Sprintf("%s worked at the same time (%s), with or without valid leases.", many, howOften(m.Violations.WorkOverlap))
+	worked := fmt.Sprintf("%s worked at the same time (%s), with or without valid leases.", many, howOften(work))
 	switch {
-	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
-		return m.Together(s)
-	case m.Violations.Overlap.Count == 0:
-		return "No " + many + " had valid leases at once, but " + work
+	case m.Acquired == 0:
+		return fmt.Sprintf("No client acquired a lock in %s, so the run says nothing about its safety.", humanize.Plural(m.Arrivals, "attempt"))
+	case overlap.Count > 0:
+		text := fmt.Sprintf("%s held the lock at the same time (%s)%s.", capital(many), howOften(overlap), m.overlapCause(s))
+		if work.Count > overlap.Count {
+			text += " In all, " + worked
+		}
+		return text
+	case work.Count > 0:
+		return "No " + many + " had valid leases at once, but " + worked
+	case m.Oracles > 1:
+		return "No overlap was seen: each agent saw its own clients, the witness those with valid leases."
 	}
-	text := fmt.Sprintf("%s held the lock at the same time (%s)%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
-	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
-		text += " In all, " + work
-	}
-	return text
+	return "No " + many + " were inside at once."
 }
 
 // howOften describes the number and the longest time, like "once, for 138 ms".
-func howOften(o oracle.Overlap) string {
-	if o.Count == 1 {
-		return "once, for " + humanize.Duration(o.Longest)
+func howOften(t oracle.Tally) string {
+	if t.Count == 1 {
+		return "once, for " + humanize.Duration(t.Longest)
 	}
-	return fmt.Sprintf("%s, for up to %s", humanize.Times(o.Count), humanize.Duration(o.Longest))
+	return fmt.Sprintf("%s, for up to %s", humanize.Times(t.Count), humanize.Duration(t.Longest))
 }
 
 // overlapCause describes the cause of the overlaps.

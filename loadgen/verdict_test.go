@@ -22,38 +22,38 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"nothing", func(*Metrics, int64) {}},
 		{"nobody", func(m *Metrics, n int64) { m.Acquired, m.Arrivals = 0, n }},
 		{"overlap", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
+			m.Violations.Overlap = oracle.Tally{Count: n, Total: second, Longest: 138 * time.Millisecond}
 		}},
 		{"excused", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: n, Excused: n, Total: second, Longest: 2138 * time.Millisecond}
+			m.Violations.Overlap = oracle.Tally{Count: n, Excused: n, Total: second, Longest: 2138 * time.Millisecond}
 		}},
 		{"half excused", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: 2 * n, Excused: n, Total: second, Longest: 438 * time.Microsecond}
+			m.Violations.Overlap = oracle.Tally{Count: 2 * n, Excused: n, Total: second, Longest: 438 * time.Microsecond}
 		}},
 		{"work", func(m *Metrics, n int64) {
-			m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
+			m.Violations.WorkOverlap = oracle.Tally{Count: n, Total: second, Longest: 138 * time.Millisecond}
 		}},
 		{"both", func(m *Metrics, n int64) {
-			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Overlap{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
+			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Tally{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Tally{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
 		}},
-		{"untold", func(m *Metrics, n int64) { m.Violations.Unnotified = n }},
-		{"lost", func(m *Metrics, n int64) { m.Violations.UnexplainedLoss = n }},
-		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken = n }},
-		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder = n }},
+		{"unnotified", func(m *Metrics, n int64) { m.Violations.Unnotified.Count = n }},
+		{"lost", func(m *Metrics, n int64) { m.Violations.UnexplainedLoss.Count = n }},
+		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken.Count = n }},
+		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder.Count = n }},
 		{"unjudged", func(m *Metrics, n int64) { m.Violations.Unjudged = 249 + n }},
 		{"explained", func(m *Metrics, n int64) {
 			m.Violations.Explained = []oracle.Explained{{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: n, Client: "client-1", Clients: int(n)}}
 		}},
 		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
-		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},
-		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},
-		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlocks = n }},
-		{"stuck", func(m *Metrics, n int64) { m.Violations.Stuck = n }},
-		{"stuck without a fault", func(m *Metrics, n int64) { m.Violations.Stuck, m.Violations.UnexplainedStuck = 2*n-1, n }},
+		{"fenced", func(m *Metrics, n int64) { m.Violations.StaleWriteRefused.Count = n }},
+		{"corrupt", func(m *Metrics, n int64) { m.Violations.StaleWriteAccepted.Count = n }},
+		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlock.Count = n }},
+		{"stuck", func(m *Metrics, n int64) { m.Violations.StuckKey = oracle.Tally{Count: n, Excused: n} }},
+		{"stuck without a fault", func(m *Metrics, n int64) { m.Violations.StuckKey = oracle.Tally{Count: 2*n - 1, Excused: n - 1} }},
 		{"agents", func(m *Metrics, n int64) { m.Oracles = 1 + int(n) }},
 		{"work of agents", func(m *Metrics, n int64) {
 			m.Oracles = int(n)
-			m.Violations.WorkOverlap = oracle.Overlap{Count: 1, Longest: 138 * time.Millisecond}
+			m.Violations.WorkOverlap = oracle.Tally{Count: 1, Longest: 138 * time.Millisecond}
 		}},
 		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.LateArrivals, m.Backlog = 500-n, 4, n }},
 		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
@@ -70,12 +70,12 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 				c.set(&m, n+1)
 				v := m.Verdict(Scenario{
 					Lock: Lock{Kind: kind}, Rate: 10,
-					Thresholds: []Threshold{{Metric: "held.max", Op: "<", Value: 2}}, Expect: []Threshold{{Metric: "arrivals.count", Op: ">", Value: 1}},
+					Thresholds: []Threshold{{Figure: "held.max", Op: "<", Value: 2}}, Expect: []Threshold{{Figure: "arrivals.count", Op: ">", Value: 1}},
 				})
 				if c.name != "threshold" && m.Latency.Held.Count == 0 && len(v.Missed) == 1 {
 					v.Missed = nil // nothing was held
 				}
-				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text)
+				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text())
 				for _, more := range append(v.Missed, v.Gaps...) {
 					fmt.Fprintf(&all, "\t+ %s\n", more)
 				}

@@ -9,6 +9,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -82,39 +83,26 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 		a.onHealed(e, quorum)
 	case loadgen.Incomplete:
 		a.add(e, e.Text)
-	case loadgen.StuckKey:
-		a.stuck(e)
-	case loadgen.Overlapped:
-		pair := a.lock.TooMany()
-		if h := a.holds[a.slot(e)]; h.token == e.Token && h.overlaps > 0 {
-			pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
-		}
-		a.fold(e, pair+" held {key} at the same time, for {took}", a.lock.TooMany()+" held {key} at the same time {n} times, up to {longest}")
 	default:
-		if told, ok := repeated[e.Kind]; ok {
-			a.fold(e, told.once, told.many)
-		}
+		a.onViolation(e)
 	}
 }
 
-// repeated has the sentences about events that can happen many times per second: about one of them, and about several.
-var repeated = map[loadgen.EventKind]struct{ once, many string }{
-	loadgen.FencedWrite: {"{late} writes to {key}: refused, its fencing number {fence} is older than the newest",
-		"stale writes to {key} are refused {n} times"},
-	loadgen.WriteAccepted: {"{late} writes to {key} over what others wrote since: no fencing check, the data is now corrupt",
-		"stale writes to {key} are accepted {n} times: no fencing check, the data is now corrupt"},
-	loadgen.ForeignUnlock: {"{client} releases {key}, which was another client's by then",
-		"clients release {key} {n} times when it is another client's"},
-	loadgen.WorkOverlapped: {"two clients work on {key} at the same time, for {took}: the lease of the first is over",
-		"two clients work on {key} at the same time, {n} times, up to {longest}: the lease of the first is over"},
-	loadgen.Unnotified: {"the lease of {client} on {key} is over, and {client} is not told",
-		"leases on {key} are over and their holders are not told, {n} times"},
-	loadgen.UnexplainedLoss: {"{client} loses {key}, which is renewed, and no fault explains it",
-		"leases on {key} that are renewed are lost {n} times, and no fault explains it"},
-	loadgen.Overtaken: {"{client} waits for {key}, and clients that came later are served",
-		"clients that came later are served first on {key}, {n} times"},
-	loadgen.FenceOrder: {"the fencing number of {client} for {key}, {fence}, is not larger than the one before",
-		"fencing numbers for {key} are not larger than the one before, {n} times"},
+// onViolation adds the sentence about a violation. Each can happen many times per second.
+func (a *faultLog) onViolation(e *loadgen.Event) {
+	kind, _ := oracle.Violation(e.Kind).Kind()
+	if kind.Once == "" {
+		return
+	}
+	h, pair := a.holds[a.slot(e)], a.lock.TooMany()
+	switch {
+	case kind.ID == oracle.Overlap && h.token == e.Token && h.overlaps > 0:
+		pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
+	case kind.ID == oracle.StuckKey && h.fault == loadgen.Crash && h.where != "":
+		kind.Once = fmt.Sprintf("{key} can never be acquired again: client-%d died %s, so the key has no TTL", h.client, h.where)
+		kind.Often = kind.Once
+	}
+	a.fold(e, strings.ReplaceAll(kind.Once, "{pair}", pair), strings.ReplaceAll(kind.Often, "{clients}", a.lock.TooMany()))
 }
 
 // slot returns the index of a hold in holds: that of its key, and for a semaphore also of its
@@ -124,16 +112,6 @@ func (a *faultLog) slot(e *loadgen.Event) string {
 		return e.Key + " " + e.Owner()
 	}
 	return e.Key
-}
-
-// stuck adds that no client can acquire a key.
-func (a *faultLog) stuck(e *loadgen.Event) {
-	if h := a.holds[a.slot(e)]; h.fault == loadgen.Crash && h.where != "" {
-		forever := fmt.Sprintf("{key} can never be acquired again: client-%d died %s, so the key has no TTL", h.client, h.where)
-		a.fold(e, forever, forever)
-		return
-	}
-	a.fold(e, "{key} could not be acquired for {took}, though clients wait", "{key} could not be acquired {n} times, up to {longest}")
 }
 
 // fold adds a sentence about an event that can happen many times per second. Until the next
@@ -176,7 +154,7 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 	}
 	number := ""
 	if e.Fence > 0 && before.fence > 0 {
-		number = fmt.Sprintf(", with fencing number %d after %d", e.Fence, before.fence)
+		number = fmt.Sprintf(", with fencing token %d after %d", e.Fence, before.fence)
 	}
 	after := humanize.Duration(e.At.Sub(before.stopped))
 	if before.fault == loadgen.Crash {

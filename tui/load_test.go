@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
 )
 
@@ -62,7 +63,7 @@ func TestTheLoadPageShowsTheMetrics(t *testing.T) {
 	w, g := loadConfig()
 	drive(t, w, func(d *driver) {
 		g.change(func(m *loadgen.Metrics) { m.Acquired, m.Violations.LateWork.Count = 777_777, 7 })
-		d.wait(tickInterval).press("3").want("777,777", "0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+		d.wait(tickInterval).press("3").want("777,777", "0 overlaps, but clients worked past their deadline 7 times").wantNot("mutual exclusion held")
 		g.setClients(10_000)
 		d.wait(2 * tickInterval).want("more ──")
 	})
@@ -274,7 +275,7 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 		{At: at(500), Kind: loadgen.Arrived, Key: "load:1", Client: 1},
 		{At: at(1000), Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
 		{At: at(2000), Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "b"},
-		{At: at(2000), Kind: loadgen.Overlapped, Key: "load:1", Took: time.Second},
+		{At: at(2000), Kind: loadgen.EventKind(oracle.Overlap), Key: "load:1", Took: time.Second},
 		{At: at(3000), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
 		{At: at(4000), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "b"},
 	}...)
@@ -300,7 +301,7 @@ func overlapped(times int) (Config, *fakeLoad) {
 		g.addEvents([]loadgen.Event{
 			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
 			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "a"},
-			{At: at, Kind: loadgen.Overlapped, Key: "load:1", Took: 100 * time.Millisecond, Client: 2, Token: "a"},
+			{At: at, Kind: loadgen.EventKind(oracle.Overlap), Key: "load:1", Took: 100 * time.Millisecond, Client: 2, Token: "a"},
 			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
 			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "a"},
 		}...)
@@ -503,7 +504,7 @@ func acquired(client int, key string, fence int64) loadgen.Event {
 func on(kind loadgen.EventKind, client int, key string, fence int64) loadgen.Event {
 	e := acquired(client, key, fence)
 	e.Kind = kind
-	if kind == loadgen.FencedWrite {
+	if kind == loadgen.EventKind(oracle.StaleWriteRefused) {
 		e.Text = string(loadgen.Freeze)
 	}
 	return e
@@ -537,10 +538,10 @@ func TestTheFaultLog(t *testing.T) {
 		},
 		"the fault log describes a freeze up to the fence": func(d *driver, g *fakeLoad) {
 			g.addEvents(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
-				fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.FencedWrite, 2, "load:1", 20), on(loadgen.Expired, 2, "load:1", 20))
-			d.wait(tickInterval).wantOrder("client-2 wakes and writes to load:1: refused, its fencing number 20 is older",
-				"client-2 still believes it has load:1", "client-1 acquires it as well, with fencing number 21 after", "client-2 freezes while holding load:1")
-			g.addEvents(on(loadgen.WriteAccepted, 3, "load:2", 0))
+				fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.EventKind(oracle.StaleWriteRefused), 2, "load:1", 20), on(loadgen.Expired, 2, "load:1", 20))
+			d.wait(tickInterval).wantOrder("client-2 wakes and writes to load:1: refused, its fencing token 20 is older",
+				"client-2 still believes it has load:1", "client-1 acquires it as well, with fencing token 21 after", "client-2 freezes while holding load:1")
+			g.addEvents(on(loadgen.EventKind(oracle.StaleWriteAccepted), 3, "load:2", 0))
 			d.wait(tickInterval).want("client-3 works past its lease and writes to load:2", "no fencing check")
 		},
 		"a client that is cut off from one server, of this process and of an agent": func(d *driver, g *fakeLoad) {
@@ -568,17 +569,17 @@ func TestTheFaultLog(t *testing.T) {
 		"the fault log combines repetitions": func(d *driver, g *fakeLoad) {
 			g.addEvents(acquired(1, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""))
 			for range 200 {
-				e := on(loadgen.WorkOverlapped, 2, "load:1", 0)
+				e := on(loadgen.EventKind(oracle.WorkOverlap), 2, "load:1", 0)
 				e.Took = 50 * time.Millisecond
 				g.addEvents(e)
 			}
 			d.wait(tickInterval).want("two clients work on load:1 at the same time, 200 times, up to 50 ms", "client-1 freezes while holding load:1")
 			check.Equal(d.t, len(d.app.run.faultLog.lines), 2, "lines of the fault log")
-			g.addEvents(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.WorkOverlapped, 4, "load:1", 0))
+			g.addEvents(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.EventKind(oracle.WorkOverlap), 4, "load:1", 0))
 			d.wait(tickInterval).wantOrder("two clients work on load:1 at the same time, for", "client-3 freezes while holding load:1", "200 times")
 		},
 		"an overlap names both clients": func(d *driver, g *fakeLoad) {
-			e := on(loadgen.Overlapped, 2, "load:1", 0)
+			e := on(loadgen.EventKind(oracle.Overlap), 2, "load:1", 0)
 			e.Took = 60 * time.Millisecond
 			g.addEvents(acquired(1, "load:1", 0), acquired(2, "load:1", 0), e)
 			d.wait(tickInterval).want("client-1 and client-2 held load:1 at the same time, for 60 ms")
@@ -588,6 +589,26 @@ func TestTheFaultLog(t *testing.T) {
 			w, g := played()
 			drive(t, w, func(d *driver) { play(d.size(170, 40).press("3"), g) })
 		})
+	}
+}
+
+// Each kind of violation has its word among the outcomes, its sentence in the verdict and in the
+// fault log, and no place in a sentence stays open.
+func TestEachViolationIsOnTheLoadPage(t *testing.T) {
+	for _, k := range oracle.Kinds() {
+		var s state
+		s.run.metrics.Acquired = 1
+		*k.Of(&s.run.metrics.Violations) = oracle.Tally{Count: 7}
+		check.True(t, len(k.Word) <= 14 && slices.ContainsFunc(s.outcomes(), func(o outcome) bool { return o.name == k.Word && o.value == "7" }),
+			"the word of %s is not among %+v", k.ID, s.outcomes())
+		_, words := s.verdict()
+		check.Equal(t, strings.Contains(words, k.Sentence(7, "two clients")) || k.ID == oracle.Overlap, k.Severity != oracle.Harmless, "%s: %s", k.ID, words)
+		e := on(loadgen.EventKind(k.ID), 2, "load:1", 9)
+		for _, events := range [][]loadgen.Event{{e}, {e, e}} {
+			var l faultLog
+			l.apply(events, true, loadgen.Lock{}, 0)
+			check.True(t, len(l.lines) == 1 && !strings.Contains(l.lines[0].text, "{") || k.Once == "" && len(l.lines) == 0, "%s: %+v", k.ID, l.lines)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -96,7 +97,7 @@ func (s *state) expectations() []segment {
 	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
 	for i, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
-		name, measured := strings.TrimSuffix(x.Metric, ".count"), x.Measured(m)
+		name, measured := loadgen.Label(x.Figure), x.Measured(m)
 		if o := m.Violations.Overlap; name == "overlap" && o.Count > 0 && o.Count == o.Excused {
 			measured += ", excused by a fault"
 		}
@@ -108,7 +109,7 @@ func (s *state) expectations() []segment {
 			all = append(all, segment{style: t.good, text: text})
 			continue
 		}
-		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, measured, x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
+		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, measured, x.Op, strings.TrimPrefix(x.String(), x.Figure+" "+x.Op+" "))})
 	}
 	if s.run.scenario.Lock.Kind.Quorum() && len(s.run.quorum) > 0 {
 		up := len(s.run.quorum) - len(s.run.faultLog.downNodes)
@@ -127,7 +128,8 @@ func (s *state) comparedBlock(w int) []string {
 		return nil
 	}
 	t := s.screen.theme
-	columns := []string{"acquired", "commands per hold", "wait p50", "wait p99", "overlaps"}
+	figures := []string{"acquired.count", "commands_per_hold", "wait.p50", "wait.p99", "overlap.count"}
+	columns := mapped(figures, loadgen.Label)
 	row := func(st widget.Style, name string, cells []string) string {
 		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(st, s.screen.glyphs.Fit(name, 20))
 		for i, text := range cells {
@@ -137,10 +139,7 @@ func (s *state) comparedBlock(w int) []string {
 	}
 	all := []string{row(t.dim, "compared", columns)}
 	for _, c := range append([]loadgen.Compared{{Lock: s.run.scenario.Lock, Metrics: s.run.metrics}}, s.run.compared...) {
-		m := c.Metrics
-		all = append(all, row(t.text, c.Lock.String(), []string{
-			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Latency.Wait.P50), humanize.Duration(m.Latency.Wait.P99), humanize.Count(m.Violations.Overlap.Count),
-		}))
+		all = append(all, row(t.text, c.Lock.String(), mapped(figures, c.Metrics.Figures().Text)))
 	}
 	return all
 }
@@ -259,20 +258,17 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.dim, fmt.Sprintf(" %s %s ", g.None, s.run.arrivals())
 	case s.run.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; %s starts the clients ", g.None, s.keymap.key(startStop))
-	case !s.run.metrics.Verdict(s.run.scenario).Safe:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
-	case s.run.metrics.Violations.Stuck > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
-	case s.run.metrics.Violations.AcceptedStaleWrites > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.run.metrics.Violations.AcceptedStaleWrites, "stale write"))
-	case s.run.metrics.Violations.ForeignUnlocks > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.run.metrics.Violations.ForeignUnlocks, "release")+" removed")
-	case s.run.metrics.Violations.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but %s worked at the same time, %s%s ", g.Alert, s.run.scenario.Lock.TooMany(), humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
+	}
+	many := s.run.scenario.Lock.TooMany()
+	for _, k := range oracle.Kinds() {
+		if n := k.Of(&s.run.metrics.Violations).Count; n > 0 && k.Severity < oracle.Harmless {
+			_, st := s.look(k.Severity)
+			return st, fmt.Sprintf(" %s 0 overlaps, but %s ", g.Alert, k.Sentence(n, many))
+		}
+	}
+	switch {
 	case len(s.run.agents.incomplete) > 0:
 		return t.warn, fmt.Sprintf(" %s 0 overlaps, but the run is incomplete ", g.Alert)
-	case s.run.metrics.Violations.LateWork.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps, but clients worked past their deadline, %s%s ", g.Alert, humanize.Count(s.run.metrics.Violations.LateWork.Count), g.Times)
 	case s.run.metrics.Oracles > 1:
 		return t.good, fmt.Sprintf(" %s no overlap was seen ", g.Check)
 	default:
@@ -302,12 +298,11 @@ func (s *state) verdictBlock(w int) []string {
 		all = append(all, line(st, words))
 	}
 	if s.run.metrics.Acquired > 0 && s.provenOverlaps() == 0 {
-		verdict := s.run.metrics.Verdict(s.run.scenario)
-		rest := verdict.Text
-		if s.run.metrics.Oracles < 2 { // else it says what nobody saw
-			rest = strings.TrimSpace(strings.TrimPrefix(rest, s.run.metrics.Together(s.run.scenario)))
+		verdict, found := s.run.metrics.Verdict(s.run.scenario), s.run.metrics.Violations
+		if s.run.metrics.Oracles < 2 && found.Overlap.Count+found.WorkOverlap.Count == 0 {
+			verdict.Overlap = "" // the words say it
 		}
-		all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(rest), 2)...)
+		all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(strings.TrimSpace(verdict.Text())), 2)...)
 		missed := verdict.Missed
 		if !s.run.metrics.Running {
 			missed = append(missed, verdict.Gaps...)
@@ -317,14 +312,6 @@ func (s *state) verdictBlock(w int) []string {
 		}
 	}
 	return all
-}
-
-// severalWere returns a count with the noun and "was" or "were".
-func severalWere[N int | int64](n N, what string) string {
-	if n == 1 {
-		return humanize.Plural(n, what) + " was"
-	}
-	return humanize.Plural(n, what) + " were"
 }
 
 // roomForWords is the window height in lines from which the verdict is explained.

@@ -2,11 +2,13 @@ package tui
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"locktop/internal/humanize"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -104,7 +106,7 @@ func spacing(cells, w int) int {
 
 // metricLine draws a name and a value.
 func (s *state) metricLine(w int, name string, st widget.Style, value string) string {
-	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, name).PadTo(widget.Style{}, 12)
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, name).PadTo(widget.Style{}, 16)
 	return l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String()
 }
 
@@ -148,53 +150,40 @@ func dist(d loadgen.Dist) string {
 	return d.String()
 }
 
-// outcome is a kind of end of an attempt, with its count.
+// outcome is a figure of the run, in words.
 type outcome struct {
 	name, value string
 	style       widget.Style
 	none        bool
 }
 
-// outcomes returns the counts of all outcomes. It omits most of those that are zero.
+// outcomes returns the counts of attempts and holds, the violations and the fairness. It omits
+// most of those that are zero.
 func (s *state) outcomes() []outcome {
-	m, t := s.run.metrics, s.screen.theme
+	t, figures := s.screen.theme, s.run.metrics.Figures()
 	var all []outcome
-	for _, f := range []struct {
-		name  string
-		n     int64
-		st    widget.Style
-		quiet bool // hidden while zero
-	}{
-		{"arrivals", m.Arrivals, t.strong, false},
-		{"acquired", m.Acquired, t.good, false},
-		{"released", m.Released, t.text, false},
-		{"renewals", m.Cost.Renewals, t.text, true},
-		{"expired", m.Expired, t.warn, false},
-		{"lost", m.Lost, t.warn, false},
-		{"late work", m.Violations.LateWork.Count, t.warn, true},
-		{"at once", m.Violations.WorkOverlap.Count, t.warn, true},
-		{"untold", m.Violations.Unnotified, t.bad, true},
-		{"no reason", m.Violations.UnexplainedLoss, t.bad, true},
-		{"overtaken", m.Violations.Overtaken, t.bad, true},
-		{"number fell", m.Violations.FenceOrder, t.bad, true},
-		{"fenced", m.Violations.Fenced, t.good, true},
-		{"corrupt", m.Violations.AcceptedStaleWrites, t.bad, true},
-		{"foreign", m.Violations.ForeignUnlocks, t.bad, true},
-		{"stuck", m.Violations.Stuck, t.bad, true},
-		{"abandoned", m.Abandoned, t.warn, true},
-		{"uncertain", m.Unconfirmed, t.warn, true},
-		{"gave up", m.TimedOut + m.Refused, t.warn, false},
-		{"cut off", m.CutOff, t.warn, true},
-		{"errors", m.Errors, t.bad, false},
-	} {
-		if f.n > 0 || !f.quiet {
-			all = append(all, outcome{f.name, humanize.Count(f.n), s.ifAny(f.n, f.st), f.n == 0})
+	add := func(name, figure string, st widget.Style, quiet bool) { // quiet: hidden while zero
+		if v, known := figures[figure]; known && (v > 0 || !quiet) {
+			all = append(all, outcome{name, figures.Text(figure), s.ifAny(int64(math.Ceil(v)), st), v == 0})
 		}
 	}
-	if m.Fairness.Jain > 0 {
-		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain), t.text, false},
-			outcome{"longest", humanize.Duration(m.Fairness.Starved), t.text, false})
+	for _, f := range []struct {
+		name  string
+		st    widget.Style
+		quiet bool
+	}{
+		{"arrivals", t.strong, false}, {"acquired", t.good, false}, {"released", t.text, false}, {"renewals", t.text, true},
+		{"expired", t.warn, false}, {"lost", t.warn, false}, {"abandoned", t.warn, true}, {"unconfirmed", t.warn, true},
+		{"timed_out", t.warn, false}, {"refused", t.warn, true}, {"errors", t.bad, false},
+	} {
+		add(loadgen.Label(f.name), f.name+".count", f.st, f.quiet)
 	}
+	for _, k := range oracle.Kinds() {
+		_, st := s.look(k.Severity)
+		add(k.Word, string(k.ID)+".count", st, true)
+	}
+	add("fairness", "fairness.jain", t.text, true)
+	add("starved", "fairness.starved", t.text, true)
 	return all
 }
 

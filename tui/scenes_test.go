@@ -84,9 +84,9 @@ var claims = map[string][]string{
 	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},
 	"crash":            {"dies without releasing", "after the crash", "dead"},
 	"freeze":           {"freezes while holding", "acquires it as well", "no fencing check, the data is now corrupt", "0 overlaps, but", "frozen"},
-	"freeze-fenced":    {"freezes while holding", "refused, its fencing number", "0 overlaps of leases, but two clients worked"},
+	"freeze-fenced":    {"freezes while holding", "refused, its fencing token", "0 overlaps, but two clients worked"},
 	"renewal":          {"TTL", "✓ renewals", "✓ 0 overlaps"},
-	"renewal-bounded":  {"✓ expired", "✓ late-work 0", "✓ 0 overlaps"},
+	"renewal-bounded":  {"✓ expired", "✓ late work 0", "✓ 0 overlaps"},
 	"readers-writers":  {" readers ", "✓ 0 overlaps"},
 	"reentrant":        {" ×3", "✓ 0 overlaps"},
 	"semaphore":        {"held by 3 clients of at most 3", "dies without releasing", "semaphore 3, notify", "mutex, notify", "✓ 0 overlaps"},
@@ -94,7 +94,7 @@ var claims = map[string][]string{
 	"redlock-minority": {"3 of 5 servers up, majority 3", "3 of 5 nodes up (majority: 3)", "✓ 0 overlaps"},
 	"redlock-majority": {"2 of 5 servers up, majority 3", "no lock can be acquired until 3 respond", "5 of 5 servers up", "✓ 0 overlaps"},
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
-	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "nobody can acquire the lock any more"},
+	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "no client could acquire one key"},
 	"getset-skew":      {"the clock of client-", "held load", "OVERLAP", ", as expected", "the known flaw of classic/getset"},
 	"blind-delete":     {"another client's", "OVERLAP", "held by client-"},
 	"get-then-del":     {"freezes before DEL while holding", "another client's"},
@@ -188,7 +188,7 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(80, 24).press("3")
 		g.addEvents(acquired(1, s.Keys.Prefix+"1", 0))
-		d.wait(tickInterval).want("two clients worked at the same time, 1,234×")
+		d.wait(tickInterval).want("two clients worked at the same time 1,234 times")
 		line := strings.TrimSpace(d.line(s.Keys.Prefix))
 		check.True(t, strings.HasSuffix(line, "0 waiting  held 4%"), "the line of the key is %q", line)
 		line = strings.TrimSpace(d.size(100, 24).line(s.Keys.Prefix))

@@ -14,6 +14,7 @@ import (
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/svg"
 	"locktop/tui/widget"
 )
@@ -26,7 +27,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.press("m").everySize("the menu of scenes", testtier.Size(15, 5, 5)).press("esc")
-		g.addEvents(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
+		g.addEvents(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.EventKind(oracle.StaleWriteRefused), 5, "load:1", 7))
 		d.wait(tickInterval)
 		for i, keys := range [][]string{
 			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
@@ -96,8 +97,8 @@ func hostile(s string) Config {
 	g := runningLoad()
 	g.m.LastErr, g.fails = s, fmt.Errorf("start: %s", s)
 	g.s = &loadgen.Scenario{Name: s, Caption: "c" + s, Keys: loadgen.Keys{Prefix: s}}
-	g.addEvents(acquired(1, s, 3), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.FencedWrite, 1, s, 3),
-		fault(loadgen.FaultBegan, loadgen.NodeDown, 0, s), on(loadgen.ForeignUnlock, 2, s, 0))
+	g.addEvents(acquired(1, s, 3), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.EventKind(oracle.StaleWriteRefused), 1, s, 3),
+		fault(loadgen.FaultBegan, loadgen.NodeDown, 0, s), on(loadgen.EventKind(oracle.ForeignUnlock), 2, s, 0))
 	return Config{
 		Source: &fakeServer{locks: []keyspace.Lock{l, stuck}, nodes: nodes, edit: func(snap *keyspace.Snapshot) {
 			snap.Server = keyspace.Server{Mode: s, Version: s, Addr: s, Role: s}
@@ -245,7 +246,7 @@ func faultLogConfig(w Config) Config {
 	g := runningLoad()
 	w.Load, w.Scenes = g, scenes()
 	g.addEvents(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
-		fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.FencedWrite, 2, "load:1", 20))
+		fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.EventKind(oracle.StaleWriteRefused), 2, "load:1", 20))
 	return w
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -223,6 +224,11 @@ func (s *state) look(of any) (string, widget.Style) {
 	if of == keyspace.Replaced && s.current().snap.Watch.Mode != keyspace.Push {
 		of = keyspace.Released // most hand-overs between two polls look like a replacement
 	}
+	if e, ok := of.(loadgen.EventKind); ok {
+		if kind, known := oracle.Violation(e).Kind(); known {
+			of = kind.Severity
+		}
+	}
 	switch of {
 	case keyspace.Held, keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver, loadgen.Inside:
 		return g.Dot, t.good
@@ -246,14 +252,13 @@ func (s *state) look(of any) (string, widget.Style) {
 		return g.Ring, t.warn
 	case keyspace.Critical, keyspace.Stuck, keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
 		return g.Alert, t.bad
-	case keyspace.Warning, loadgen.FaultBegan, loadgen.Abandoned, loadgen.WorkOverlapped:
+	case keyspace.Warning, loadgen.FaultBegan, loadgen.Abandoned, oracle.Risky:
 		return g.Alert, t.warn
 	case keyspace.Replaced, keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
-	case loadgen.Dead, loadgen.Incomplete, loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
-		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
+	case loadgen.Dead, loadgen.Incomplete, oracle.Broken, oracle.Harmed:
 		return g.Cross, t.bad
-	case loadgen.FencedWrite:
+	case oracle.Harmless:
 		return g.Check, t.good
 	case loadgen.Frozen:
 		return g.Frozen, t.read

@@ -9,6 +9,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 // maxHolds is the number of holds of one lock that a timeline keeps when it discards old ones.
@@ -152,7 +153,7 @@ func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 			return
 		}
 		n.end(holder, at, false)
-	case loadgen.Overlapped:
+	case loadgen.EventKind(oracle.Overlap):
 		n.overlaps = append(n.overlaps, overlap{from: at, to: at.Add(e.Took)})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-maxHolds):]
 	}

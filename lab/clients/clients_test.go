@@ -87,8 +87,8 @@ func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	ended := m.Acquired == m.Released || c.quorum && m.Acquired == m.Released+m.Lost+m.Expired+m.Unconfirmed
 	check.True(t, ended, "%d acquired, %d released, %d lost, %d expired, %d unconfirmed, %d errors: %s",
 		m.Acquired, m.Released, m.Lost, m.Expired, m.Unconfirmed, m.Errors, m.LastErr)
-	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.ForeignUnlocks <= 0,
-		"overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
+	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.ForeignUnlock.Count <= 0,
+		"overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlock.Count)
 }
 
 func (c Client) testLongHolds(t *testing.T) {
@@ -100,7 +100,7 @@ func (c Client) testLongHolds(t *testing.T) {
 		lost, v := m.Lost+m.Expired, m.Violations
 		switch {
 		case c.deletesAny:
-			return lost >= 3 && v.Overlap.Count > 0 && v.ForeignUnlocks > 0
+			return lost >= 3 && v.Overlap.Count > 0 && v.ForeignUnlock.Count > 0
 		case c.fixed:
 			return lost >= 3
 		case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
@@ -109,8 +109,8 @@ func (c Client) testLongHolds(t *testing.T) {
 		return m.Released >= 2 && (lost >= 1 || c.mayNotTell)
 	})
 	v := m.Violations
-	check.True(t, c.deletesAny || v.Overlap.Count <= 0 && (v.ForeignUnlocks <= 0 || c.mayNotTell),
-		"overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlocks)
+	check.True(t, c.deletesAny || v.Overlap.Count <= 0 && (v.ForeignUnlock.Count <= 0 || c.mayNotTell),
+		"overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlock.Count)
 }
 
 func TestTheDocumentationHasTheClient(t *testing.T) {

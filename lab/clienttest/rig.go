@@ -232,7 +232,9 @@ func (r *rig) wipe() {
 
 // firstOverlap returns the first overlap that is not excused.
 func firstOverlap(found oracle.Violations) (e oracle.Evidence, ok bool) {
-	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != oracle.LostKeys })
+	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool {
+		return e.Violation == oracle.Overlap && e.Cause != string(oracle.LostKeys)
+	})
 	if i < 0 {
 		return oracle.Evidence{}, false
 	}

@@ -99,13 +99,13 @@ func TestSchemaOfReports(t *testing.T) {
 			Faults: []loadgen.Fault{
 				{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush},
 			},
-			Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
+			Thresholds: []loadgen.Threshold{{Figure: "wait.p99", Op: "<", Value: 0}},
 		}))(t)
 		check.NoError(t, r.Start())
 		<-r.Done()
 		m := r.Metrics()
 		all := report.Result{
-			Scenario: r.Scenario(), Metrics: m, Seconds: m.Seconds, Proof: &oracle.Proof{},
+			Scenario: r.Scenario(), Metrics: m, Seconds: m.Seconds, Proof: &oracle.Proof{Holds: 9},
 			Witness: &witness.Results{Err: errors.New("lost"), Counts: witness.Counts{
 				Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}},
 			}},
@@ -141,7 +141,7 @@ func TestSchemaOfEvents(t *testing.T) {
 		loadgen.Abandoned, loadgen.FaultBegan, loadgen.FaultEnded, loadgen.StageBegan,
 	}
 	for _, kind := range oracle.Kinds() {
-		all = append(all, loadgen.EventKind(kind))
+		all = append(all, loadgen.EventKind(kind.ID))
 	}
 	for _, kind := range all {
 		check.True(t, kinds[string(kind)], "the schema does not know %s", kind)

@@ -100,7 +100,7 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 					check.True(t, seen.Overlaps == seen.Excused && seen.Unseen == 0 && seen.Err == nil && seen.Holds == m.Acquired,
 						"history %d: %d acquired; %+v", history, m.Acquired, seen)
 					if gaps := l.Incomplete(); len(gaps) > 0 || !m.Verdict(s).Safe || m.Acquired < 10 || seen.Proven < m.Acquired/2 {
-						t.Errorf("history %d: %q %s: %v; %+v", history, gaps, m.Verdict(s).Text, m.Violations.Evidence, m.Counts)
+						t.Errorf("history %d: %q %s: %v; %+v", history, gaps, m.Verdict(s).Text(), m.Violations.Evidence, m.Counts)
 					}
 					results <- result{m.Acquired, seen.Proven, seen.Excused, m.Faults}
 				}

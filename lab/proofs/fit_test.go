@@ -39,17 +39,17 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 		what              string
 		got, want, within float64
 	}{
-		{"rate", rate, float64(first.Counts["offered"]) / 150, 0.05},
-		{"hold p50", s.Hold.Low.Seconds() * 1000, first.Latencies["held"]["p50_ms"], 0.05},
-		{"hold p99", s.Hold.High.Seconds() * 1000, first.Latencies["held"]["p99_ms"], 0.15},
+		{"rate", rate, first.Figures["offered.count"] / 150, 0.05},
+		{"hold p50", s.Hold.Low.Seconds() * 1000, 1000 * first.Figures["held.p50"], 0.05},
+		{"hold p99", s.Hold.High.Seconds() * 1000, 1000 * first.Figures["held.p99"], 0.15},
 		{"skew", s.Keys.Skew, 0.4, 0.15},
-		{"wait p50 of the second load", second.Latencies["wait"]["p50_ms"], first.Latencies["wait"]["p50_ms"], 0.2},
-		{"wait p99 of the second load", second.Latencies["wait"]["p99_ms"], first.Latencies["wait"]["p99_ms"], 0.2},
+		{"wait p50 of the second load", 1000 * second.Figures["wait.p50"], 1000 * first.Figures["wait.p50"], 0.2},
+		{"wait p99 of the second load", 1000 * second.Figures["wait.p99"], 1000 * first.Figures["wait.p99"], 0.2},
 	} {
 		t.Logf("%s: %.4g, first load %.4g", c.what, c.got, c.want)
 		check.True(t, math.Abs(c.got-c.want) <= c.within*c.want, "%s is %.4g, want %.4g ± %.0f %%", c.what, c.got, c.want, 100*c.within)
 	}
-	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", second.Latencies["held"]["p50_ms"], second.Latencies["held"]["p99_ms"])
+	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", 1000 * second.Figures["held.p50"], 1000 * second.Figures["held.p99"])
 }
 
 // reportOf runs a load and reads its report.

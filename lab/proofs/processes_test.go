@@ -175,7 +175,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				}
 				m := runUntilShown(t, on, asProcesses(underFaults(kind)))
 				m.Violations.Evidence = m.Violations.Evidence[:min(len(m.Violations.Evidence), 3)]
-				check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.ForeignUnlocks == 0 && m.Violations.Broken() == 0,
+				check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.ForeignUnlock.Count == 0 && m.Violations.Broken() == 0,
 					"violations: %+v", m.Violations)
 				check.AtLeast(t, m.Acquired, 10, "holds, newest error %q", m.LastErr)
 				missed := 0

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"locktop/lab/internal/labtest"
+	"locktop/loadgen"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m, 8) }
 
 // loadReport is what the tests read of the report of a load.
 type loadReport struct {
-	Counts    map[string]int64
-	Latencies map[string]map[string]float64
+	Figures   loadgen.Figures
 	LastError string `json:"last_error"`
 }

@@ -96,8 +96,8 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	load.Exits(0)
 	compareChanges(t, seen, did)
 	report := labtest.Decoded[loadReport](t, load.Out.String())
-	t.Logf("load: %v", report.Counts)
-	check.True(t, report.Counts["acquired"] != 0 && report.Counts["lost"]+report.Counts["expired"] <= 0 && report.LastError == "",
+	t.Logf("load: %v", report.Figures)
+	check.True(t, report.Figures["acquired.count"] != 0 && report.Figures["lost.count"]+report.Figures["expired.count"] <= 0 && report.LastError == "",
 		"%+v", report)
 	check.False(t, strings.Contains(load.Out.String()+load.Errors.String(), canary), "the load prints the password")
 }

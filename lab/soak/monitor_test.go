@@ -17,6 +17,7 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 // This file checks a load independently. It uses only the events of the load generator: it reads
@@ -346,7 +347,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 						}
 						delete(began, e.Key+e.Owner())
 						stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took), e.Deadline, e.Told, e.At})
-					case loadgen.Overlapped:
+					case loadgen.EventKind(oracle.Overlap):
 						count++
 					}
 				}

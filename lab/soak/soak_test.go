@@ -147,12 +147,12 @@ func TestAViolationIsNotSound(t *testing.T) {
 	check.True(t, newTally(io.Discard).sound(), "nothing happened, and it is not sound")
 	for name, happen := range map[string]func(*tally){
 		"an overlap":                func(t *tally) { t.violations.Overlap.Count = 1 },
-		"an excused overlap":        func(t *tally) { t.violations.Overlap = oracle.Overlap{Count: 1, Excused: 1} },
-		"a foreign unlock":          func(t *tally) { t.violations.ForeignUnlocks = 1 },
+		"an excused overlap":        func(t *tally) { t.violations.Overlap = oracle.Tally{Count: 1, Excused: 1} },
+		"a foreign unlock":          func(t *tally) { t.violations.ForeignUnlock.Count = 1 },
 		"a stale write":             func(t *tally) { t.stale = 1 },
-		"a loss without a reason":   func(t *tally) { t.violations.UnexplainedLoss = 1 },
-		"a stuck key":               func(t *tally) { t.violations.UnexplainedStuck = 1 },
-		"a holder that is not told": func(t *tally) { t.violations.Unnotified = 1 },
+		"a loss without a reason":   func(t *tally) { t.violations.UnexplainedLoss.Count = 1 },
+		"a stuck key":               func(t *tally) { t.violations.StuckKey.Count = 1 },
+		"a holder that is not told": func(t *tally) { t.violations.Unnotified.Count = 1 },
 		"a history of no lock":      func(t *tally) { t.unproved = 1 },
 		"a leak":                    func(t *tally) { t.leaks = 1 },
 		"memory that was not freed": func(t *tally) { t.heap = []uint64{1 << 20, 64 << 20} },

@@ -50,19 +50,19 @@ func (t *tally) add(l loadgen.Lock, m loadgen.Metrics, proof oracle.Proof) {
 		t.faults[f.Fault.Kind] += f.Struck
 	}
 	if l.Fence {
-		t.stale += m.Violations.AcceptedStaleWrites
+		t.stale += m.Violations.StaleWriteAccepted.Count
 	}
 	t.proofs++
 	if !proof.Sound {
 		t.unproved++
 		t.report("%s: %s", l, proof)
 	}
-	if n := m.Violations.UnexplainedStuck; n > 0 {
+	if n := m.Violations.StuckKey.Count - m.Violations.StuckKey.Excused; n > 0 {
 		t.report("%s: %d keys stuck without a fault", l, n)
 	}
 	for _, e := range m.Violations.Evidence {
 		switch e.Violation {
-		case oracle.WorkOverlapped, oracle.LateWork, oracle.FencedWrite, oracle.WriteAccepted, oracle.StuckKey: // no lock prevents these, or a fault may explain them
+		case oracle.WorkOverlap, oracle.LateWork, oracle.StaleWriteRefused, oracle.StaleWriteAccepted, oracle.StuckKey: // no lock prevents these, or a fault may explain them
 		default:
 			t.report("%s: %+v", l, e)
 		}
@@ -135,7 +135,7 @@ func (t *tally) sound() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	first, last := t.memory()
-	broken := t.violations.Broken() + t.violations.Overlap.Excused - t.violations.Overtaken // a client that recovers from a fault joins the queue late
+	broken := t.violations.Broken() + t.violations.Overlap.Excused - t.violations.Overtaken.Count // a client that recovers from a fault joins the queue late
 	return broken+t.stale == 0 && t.unproved+t.leaks == 0 && last <= first+allowedGrowth
 }
 
@@ -144,7 +144,7 @@ func (t *tally) lost() (toFault, toMachine int64) {
 	for _, e := range t.violations.Explained {
 		switch {
 		case e.Violation != oracle.UnexplainedLoss:
-		case slices.Contains([]string{oracle.Stalled, oracle.Unanswered, oracle.Restarted}, e.Cause):
+		case slices.Contains([]oracle.Cause{oracle.Stalled, oracle.Unanswered, oracle.Restarted}, e.Cause):
 			toMachine += e.Count
 		default:
 			toFault += e.Count
@@ -169,8 +169,8 @@ func (t *tally) String() string {
 	return fmt.Sprintf("%d holds, %d commands, %d faults (%s), %d overlaps, %d foreign unlocks, %d stale writes accepted despite their number, %d refused, "+
 		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d without a known cause, %d keys stuck without a fault, %d holders not notified, %d fences out of order, %d clients overtaken, "+
 		"%d requests failed, %d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
-		t.holds, t.commands, total, strings.Join(kinds, ", "), v.Overlap.Count, v.ForeignUnlocks, t.stale, v.Fenced,
-		t.leaks, toFault, toMachine, v.UnexplainedLoss, v.UnexplainedStuck, v.Unnotified, v.FenceOrder, v.Overtaken,
+		t.holds, t.commands, total, strings.Join(kinds, ", "), v.Overlap.Count, v.ForeignUnlock.Count, t.stale, v.StaleWriteRefused.Count,
+		t.leaks, toFault, toMachine, v.UnexplainedLoss.Count, v.StuckKey.Count-v.StuckKey.Excused, v.Unnotified.Count, v.FenceOrder.Count, v.Overtaken.Count,
 		t.failed, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
 }
 

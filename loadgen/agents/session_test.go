@@ -52,9 +52,9 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 	} {
 		s := seen(c.agents)
 		snapshot := acquired(5)
-		snapshot.Metrics.Violations = oracle.Violations{WorkOverlap: oracle.Overlap{Count: c.worked}}
+		snapshot.Metrics.Violations = oracle.Violations{WorkOverlap: oracle.Tally{Count: c.worked}}
 		s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: snapshot}) // the others may be lost before their first one
-		check.Equal(t, s.metrics().Verdict(s.scenario).Text, c.want, "%d agents", c.agents)
+		check.Equal(t, s.metrics().Verdict(s.scenario).Text(), c.want, "%d agents", c.agents)
 	}
 }
 
@@ -225,22 +225,22 @@ func TestHighlightsAreFew(t *testing.T) {
 	note(loadgen.Acquired, 1, "a", "")
 	note(loadgen.Acquired, 2, "b", "")
 	note(loadgen.Released, 2, "b", "")
-	note(loadgen.Overlapped, 1, "a", "")
-	note(loadgen.Overlapped, 2, "a", "") // another one
-	note(loadgen.Overlapped, 2, "b", "")
-	note(loadgen.LateWork, 2, "b", "")
+	note(loadgen.EventKind(oracle.Overlap), 1, "a", "")
+	note(loadgen.EventKind(oracle.Overlap), 2, "a", "") // another one
+	note(loadgen.EventKind(oracle.Overlap), 2, "b", "")
+	note(loadgen.EventKind(oracle.LateWork), 2, "b", "")
 	note(loadgen.FaultBegan, 0, "", loadgen.Flush) // the coordinator applies it
 	note(loadgen.FaultBegan, 1, "", loadgen.Freeze)
 	note(loadgen.FaultBegan, 2, "", loadgen.Greedy)
-	note(loadgen.Overlapped, 1, "a", "")
+	note(loadgen.EventKind(oracle.Overlap), 1, "a", "")
 	note(loadgen.FaultEnded, 1, "", loadgen.Freeze)
 	want := []sentEvent{
-		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
-		{At: at, Kind: loadgen.Overlapped, Client: 2, Key: "b", Token: "t"},
-		{At: at, Kind: loadgen.LateWork, Client: 2, Key: "b", Token: "t"},
+		{At: at, Kind: loadgen.EventKind(oracle.Overlap), Client: 1, Key: "a", Token: "t"},
+		{At: at, Kind: loadgen.EventKind(oracle.Overlap), Client: 2, Key: "b", Token: "t"},
+		{At: at, Kind: loadgen.EventKind(oracle.LateWork), Client: 2, Key: "b", Token: "t"},
 		{At: at, Kind: loadgen.FaultBegan, Client: 1, Key: "a", Fault: loadgen.Freeze, Token: "t"},
 		{At: at, Kind: loadgen.FaultBegan, Client: 2, Fault: loadgen.Greedy, Token: "t"},
-		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
+		{At: at, Kind: loadgen.EventKind(oracle.Overlap), Client: 1, Key: "a", Token: "t"},
 		{At: at, Kind: loadgen.FaultEnded, Client: 1, Fault: loadgen.Freeze, Token: "t"},
 	}
 	text := check.Must(json.Marshal(message{Events: h.unsent()}))(t)

@@ -10,19 +10,44 @@ import (
 	"locktop/internal/humanize"
 )
 
-// Causes that are not faults of a scenario.
+// Cause is something outside a lock that may explain a violation.
+type Cause string
+
+// Faults that a generator injects.
 const (
-	Stalled    = "stall"     // the process of the clients did not run
-	Unanswered = "outage"    // a server did not answer
-	Restarted  = "restart"   // a server was restarted or replaced
-	LostKeys   = "lost keys" // the servers lost all keys
+	Crash        Cause = "crash"
+	Freeze       Cause = "freeze"
+	Cut          Cause = "cut"
+	CutReplies   Cause = "cut-replies"
+	Slow         Cause = "slow"
+	Flush        Cause = "flush"
+	Steal        Cause = "steal"
+	Pause        Cause = "pause"
+	Stop         Cause = "stop"
+	NodeDown     Cause = "node-down"
+	RestartEmpty Cause = "node-restart-empty"
+	Failover     Cause = "failover"
+)
+
+// Other causes.
+const (
+	Stalled    Cause = "stall"     // the process of the clients did not run
+	Unanswered Cause = "outage"    // a server did not answer
+	Restarted  Cause = "restart"   // a server was restarted or replaced
+	LostKeys   Cause = "lost keys" // the servers lost all keys
+)
+
+var (
+	ofClients = []Cause{Freeze, Cut, CutReplies, Slow, Crash}
+	ofServers = []Cause{Pause, Stop, NodeDown, RestartEmpty, Failover, Unanswered, Restarted}
 )
 
 // rule says which violations a cause can produce although the lock keeps its promises. A
 // cause without a rule explains nothing.
 type rule struct {
-	causes   []string
+	causes   []Cause
 	explains []Violation
+	deletes  bool          // the causes delete locks, and with them the order of holds before and after
 	majority bool          // the causes together must strike a majority of the servers of a quorum
 	after    time.Duration // how long after its end the cause may still have effects
 	rejoin   time.Duration // how long after its end the waiting clients may need to be in the queue of a fair lock again
@@ -41,46 +66,41 @@ const rejoining = 10 * time.Second
 // was certainly right and the violation; see [suspect]. What no rule lists is a violation of
 // the lock.
 var rules = []rule{{
-	causes:   []string{"flush", "steal", "failover", "node-restart-empty", Restarted, LostKeys},
-	explains: []Violation{Overlapped, FenceOrder, ForeignUnlock},
+	causes:   []Cause{Flush, Steal, Failover, RestartEmpty, Restarted, LostKeys},
+	explains: []Violation{Overlap, FenceOrder, ForeignUnlock},
+	deletes:  true,
 	why:      "the lock or the counter was deleted while a client had it",
 }, {
-	causes:   []string{"flush", "steal", LostKeys},
+	causes:   []Cause{Flush, Steal, LostKeys},
 	explains: []Violation{UnexplainedLoss, Overtaken},
 	rejoin:   rejoining,
 	why:      "the lock or its queue was deleted",
 }, {
-	causes: []string{
-		"freeze", "cut", "cut-replies", "slow", "crash", // of the client
-		"pause", "stop", "node-down", "node-restart-empty", "failover", Unanswered, Restarted,
-	},
+	causes:   slices.Concat(ofClients, ofServers),
 	explains: []Violation{UnexplainedLoss, Overtaken},
 	majority: true,
 	after:    settling,
 	rejoin:   rejoining,
 	why:      "the client did not run, or did not reach its servers, to renew its lease or to claim its turn",
 }, {
-	causes:   []string{"freeze", "cut", "cut-replies", "slow", "crash"},
+	causes:   ofClients,
 	explains: []Violation{ForeignUnlock},
 	majority: true,
 	after:    settling,
 	why:      "the client may have lost its lock by itself",
 }, {
-	causes:   []string{Stalled},
+	causes:   []Cause{Stalled},
 	explains: []Violation{UnexplainedLoss, Overtaken, Unnotified},
 	after:    settling,
 	rejoin:   settling,
 	why:      "no client ran",
 }, {
-	causes:   []string{"freeze"},
+	causes:   []Cause{Freeze},
 	explains: []Violation{Unnotified},
 	after:    settling,
 	why:      "a client that does not run notifies nobody",
 }, {
-	causes: []string{
-		"freeze", "cut", "cut-replies", "slow", "crash", "flush", "steal", "pause", "stop", "node-down", "node-restart-empty", "failover",
-		Stalled, Unanswered, Restarted,
-	},
+	causes:   slices.Concat(ofClients, ofServers, []Cause{Flush, Steal, Stalled}),
 	explains: []Violation{Silent},
 	after:    rejoining,
 	why:      "the client or its server did not run",
@@ -95,7 +115,7 @@ const Everybody = -1
 
 // Trouble is a period in which a cause outside the lock was at work.
 type Trouble struct {
-	Cause    string
+	Cause    Cause
 	Client   int // from 0, or Everybody
 	Key      int // from 0, or Everybody
 	Server   int // of a quorum, from 1; 0 = all
@@ -105,7 +125,7 @@ type Trouble struct {
 }
 
 // is reports whether a trouble has this cause on this client and this key.
-func (t *Trouble) is(cause string, client, key int) bool {
+func (t *Trouble) is(cause Cause, client, key int) bool {
 	return t.Cause == cause && t.Client == client && t.Key == key
 }
 
@@ -120,7 +140,7 @@ func (o *Oracle) TroubleBegan(t Trouble) {
 
 // TroubleEnded records the end of the oldest trouble of this cause, client and key that
 // lasts. It does nothing if there is none.
-func (o *Oracle) TroubleEnded(cause string, client, key int, now time.Time) {
+func (o *Oracle) TroubleEnded(cause Cause, client, key int, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if i := o.lasting(cause, client, key); i >= 0 {
@@ -130,7 +150,7 @@ func (o *Oracle) TroubleEnded(cause string, client, key int, now time.Time) {
 
 // TroubleUndone forgets the oldest trouble of this cause, client and key that lasts: it had
 // no effect.
-func (o *Oracle) TroubleUndone(cause string, client, key int) {
+func (o *Oracle) TroubleUndone(cause Cause, client, key int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if i := o.lasting(cause, client, key); i >= 0 {
@@ -138,7 +158,7 @@ func (o *Oracle) TroubleUndone(cause string, client, key int) {
 	}
 }
 
-func (o *Oracle) lasting(cause string, client, key int) int {
+func (o *Oracle) lasting(cause Cause, client, key int) int {
 	return slices.IndexFunc(o.troubles, func(t Trouble) bool { return t.lasting && t.is(cause, client, key) })
 }
 
@@ -150,7 +170,7 @@ func (o *Oracle) Troubled(t Trouble) {
 	for i := range o.troubles {
 		last := &o.troubles[len(o.troubles)-1-i]
 		if !last.lasting && last.Server == t.Server && last.is(t.Cause, t.Client, t.Key) {
-			if t.From.Sub(last.To) < settling && !losesLocks(t.Cause) {
+			if t.From.Sub(last.To) < settling && !t.Cause.Deletes() {
 				last.To = t.To
 				return
 			}
@@ -160,8 +180,11 @@ func (o *Oracle) Troubled(t Trouble) {
 	o.troubles = append(o.troubles, t)
 }
 
-// losesLocks reports whether the cause deletes locks: its time must stay exact.
-func losesLocks(cause string) bool { return slices.Contains(rules[0].causes, cause) }
+// Deletes reports whether the cause deletes locks: no lock can then prevent an overlap, and its
+// time must stay exact.
+func (c Cause) Deletes() bool {
+	return slices.ContainsFunc(rules, func(r rule) bool { return r.deletes && slices.Contains(r.causes, c) })
+}
 
 // suspect is a possible violation. A trouble may explain it, and may become known later.
 type suspect struct {
@@ -183,7 +206,7 @@ func (o *Oracle) Settle(until time.Time) {
 			return false
 		}
 		switch explained := o.explained(s); {
-		case explained && s.violation == Overlapped:
+		case explained && s.violation == Overlap:
 			o.found.Overlap.Excused++
 		case !explained && s.evidence != nil:
 			violations = append(violations, s)
@@ -217,7 +240,7 @@ func (o *Oracle) explained(s suspect) bool {
 	if t == nil {
 		return false
 	}
-	k := [2]string{string(s.violation), t.Cause}
+	k := [2]string{string(s.violation), string(t.Cause)}
 	e := o.explanations[k]
 	if e == nil {
 		e = &explanation{Explained: Explained{Violation: s.violation, Cause: t.Cause, Why: why}, clients: make(map[int]bool)}
@@ -273,14 +296,14 @@ func (o *Oracle) Excuses(client int, since, now time.Time) bool {
 func (o *Oracle) Losses() []Trouble {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(o.troubles), func(t Trouble) bool { return !losesLocks(t.Cause) })
+	return slices.DeleteFunc(slices.Clone(o.troubles), func(t Trouble) bool { return !t.Cause.Deletes() })
 }
 
 // Explained counts the suspects of one kind that are no violation of the lock, because one
 // cause outside the lock explains them.
 type Explained struct {
 	Violation Violation `json:"violation"`
-	Cause     string    `json:"cause"`
+	Cause     Cause     `json:"cause"`
 	Why       string    `json:"why"`
 	Count     int64     `json:"count"`
 	Client    string    `json:"client,omitempty"` // the first one that the cause struck
@@ -301,12 +324,8 @@ func (e Explained) String() string {
 	case e.Clients > 1:
 		of = fmt.Sprintf(" of %s clients", humanize.Count(e.Clients))
 	}
-	return fmt.Sprintf("%s (%s%s)", humanize.Plural(e.Count, suspectNames[e.Violation]), e.Cause, of)
-}
-
-var suspectNames = map[Violation]string{
-	Overlapped: "overlap", ForeignUnlock: "foreign unlock", Unnotified: "unnotified holder", UnexplainedLoss: "lost lease",
-	Overtaken: "overtaken client", FenceOrder: "wrong fence",
+	kind, _ := e.Violation.Kind()
+	return fmt.Sprintf("%s (%s%s)", humanize.Plural(e.Count, kind.Suspect), e.Cause, of)
 }
 
 // Excuses describes in one sentence how many suspects were explained and by what. It is
@@ -342,8 +361,7 @@ func (v *Violations) addExplained(others []Explained) {
 }
 
 func sortExplained(all []Explained) {
-	order := Kinds()
 	slices.SortFunc(all, func(a, b Explained) int {
-		return cmp.Or(slices.Index(order, a.Violation)-slices.Index(order, b.Violation), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(a.Violation.rank()-b.Violation.rank(), cmp.Compare(a.Cause, b.Cause))
 	})
 }

@@ -27,16 +27,17 @@ func at(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * fl
 // Each cause explains the violations that it can produce, and no others: no fault of a client
 // makes a fence fall or lets two in, and nothing explains late work.
 func TestACauseExplainsOnlyWhatItCanProduce(t *testing.T) {
-	deletes := []Violation{Overlapped, FenceOrder, ForeignUnlock, UnexplainedLoss, Overtaken}
+	deletes := []Violation{Overlap, FenceOrder, ForeignUnlock, UnexplainedLoss, Overtaken}
 	client := []Violation{UnexplainedLoss, Overtaken, ForeignUnlock}
 	server := []Violation{UnexplainedLoss, Overtaken}
-	for cause, want := range map[string][]Violation{
+	for cause, want := range map[Cause][]Violation{
 		"flush": deletes, "steal": deletes, "failover": deletes, "node-restart-empty": deletes, Restarted: deletes, LostKeys: deletes,
 		"freeze": append([]Violation{Unnotified}, client...), "cut": client, "cut-replies": client, "slow": client, "crash": client,
 		"pause": server, "stop": server, "node-down": server, Unanswered: server, Stalled: append([]Violation{Unnotified}, server...),
 		"skew": nil, "forget": nil, "greedy": nil, "script-flush": nil,
 	} {
-		for _, v := range Kinds() {
+		for _, kind := range Kinds() {
+			v := kind.ID
 			s := suspect{violation: v, since: at(10), at: at(15), client: 1, keys: []int{3}}
 			got := explains(Config{}, s, Trouble{Cause: cause, Client: Everybody, Key: Everybody, From: at(11), To: at(12)})
 			check.True(t, got == slices.Contains(want, v), "%s explains %s: %t", cause, v, got)
@@ -46,7 +47,7 @@ func TestACauseExplainsOnlyWhatItCanProduce(t *testing.T) {
 
 // A cause explains a violation of its client on its key, from its begin until its effects are over.
 func TestACauseExplainsWhatItStrikes(t *testing.T) {
-	trouble := func(cause string, client, key int, from, to float64) Trouble {
+	trouble := func(cause Cause, client, key int, from, to float64) Trouble {
 		return Trouble{Cause: cause, Client: client, Key: key, From: at(from), To: at(to)}
 	}
 	lasting := Trouble{Cause: "cut", Client: 1, Key: Everybody, From: at(1)}
@@ -63,12 +64,12 @@ func TestACauseExplainsWhatItStrikes(t *testing.T) {
 		{"long before", UnexplainedLoss, trouble("cut", 1, Everybody, 1, 9.4), false},
 		{"just before", UnexplainedLoss, trouble("cut", 1, Everybody, 1, 9.6), true},
 		{"later", UnexplainedLoss, trouble("cut", 1, Everybody, 15.1, 16), false},
-		{"its key", Overlapped, trouble("steal", Everybody, 3, 11, 11), true},
-		{"another key", Overlapped, trouble("steal", Everybody, 4, 11, 11), false},
+		{"its key", Overlap, trouble("steal", Everybody, 3, 11, 11), true},
+		{"another key", Overlap, trouble("steal", Everybody, 4, 11, 11), false},
 		{"the other key of a set", UnexplainedLoss, trouble("steal", Everybody, 7, 11, 11), true},
-		{"a deletion before the locks", Overlapped, trouble("flush", Everybody, Everybody, 9, 9.9), false},
-		{"a deletion when the lock was acquired", Overlapped, trouble("flush", Everybody, Everybody, 9, 10), true},
-		{"a deletion after the overlap", Overlapped, trouble("flush", Everybody, Everybody, 15.1, 16), false},
+		{"a deletion before the locks", Overlap, trouble("flush", Everybody, Everybody, 9, 9.9), false},
+		{"a deletion when the lock was acquired", Overlap, trouble("flush", Everybody, Everybody, 9, 10), true},
+		{"a deletion after the overlap", Overlap, trouble("flush", Everybody, Everybody, 15.1, 16), false},
 	} {
 		s := suspect{violation: c.of, since: at(10), at: at(15), client: 1, keys: []int{3, 7}}
 		check.Equal(t, explains(Config{}, s, c.by), c.want, "%s", c.name)
@@ -78,7 +79,7 @@ func TestACauseExplainsWhatItStrikes(t *testing.T) {
 // One of five servers that does not answer costs no lease, three of them do. One of them
 // that loses its data may let two in.
 func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
-	one := func(cause string, server int) Trouble {
+	one := func(cause Cause, server int) Trouble {
 		return Trouble{Cause: cause, Client: Everybody, Key: Everybody, Server: server, From: at(10 + float64(server)), To: at(11 + float64(server))}
 	}
 	for _, c := range []struct {
@@ -95,7 +96,7 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 		{"one cut off", UnexplainedLoss, []Trouble{{Cause: "cut", Client: 1, Key: Everybody, Server: 4, From: at(12), To: at(13)}}, false},
 		{"one cut off from all", UnexplainedLoss, []Trouble{{Cause: "cut", Client: 1, Key: Everybody, From: at(12), To: at(13)}}, true},
 		{"all", UnexplainedLoss, []Trouble{{Cause: "pause", Client: Everybody, Key: Everybody, From: at(11), To: at(12)}}, true},
-		{"one without its data", Overlapped, []Trouble{one("node-restart-empty", 1)}, true},
+		{"one without its data", Overlap, []Trouble{one("node-restart-empty", 1)}, true},
 		{"the process of the clients", UnexplainedLoss, []Trouble{one(Stalled, 0)}, true},
 	} {
 		s := suspect{violation: c.of, since: at(10), at: at(15), client: 1, keys: []int{0}}
@@ -127,8 +128,8 @@ func TestAWipeExcusesAHoldThatEntersAfterItsSuccessor(t *testing.T) {
 	th.enter(Participant{Client: 1, Fence: 7}, 130, 1095) // its lease has begun at 95
 	th.Settle(th.at(200))
 	th.wantViolations(violations{overlaps: 1, excused: 1})
-	if got := th.violations(); got.FenceOrder != 0 || got.Excuses() != "2 suspects explained: 1 overlap (flush), 1 wrong fence (flush)." {
-		t.Errorf("%d fences, %s", got.FenceOrder, got.Excuses())
+	if got := th.violations(); got.FenceOrder.Count != 0 || got.Excuses() != "2 suspects explained: 1 overlap (flush), 1 fence out of order (flush)." {
+		t.Errorf("%d fences, %s", got.FenceOrder.Count, got.Excuses())
 	}
 }
 
@@ -144,14 +145,14 @@ func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
 		th.enter(Participant{Client: 1}, 130, 1095) // its lease has begun at 95
 		th.Leave(successor, th.at(150))
 		th.Unlocked(successor, th.at(150), th.at(151))
-		check.Equal(t, th.violations().ForeignUnlocks, foreign, "wiped %t: foreign unlocks", wiped)
+		check.Equal(t, th.violations().ForeignUnlock.Count, foreign, "wiped %t: foreign unlocks", wiped)
 	}
 }
 
 // The audit's defect A2: a client that is slow or frozen, or a stall, hid every fence that
 // did not rise, of all clients.
 func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
-	for _, cause := range []string{"", "slow", "freeze", "crash", "cut-replies", Stalled, "pause", "steal"} {
+	for _, cause := range []Cause{"", "slow", "freeze", "crash", "cut-replies", Stalled, "pause", "steal"} {
 		th := newOracleTest(t)
 		th.config.Numbered = true
 		if cause != "" {
@@ -166,7 +167,7 @@ func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
 		}
 		th.Settle(th.at(100))
 		got := th.violations()
-		check.True(t, got.FenceOrder == 2 && got.Explained == nil, "%q: %d fences, explained: %+v", cause, got.FenceOrder, got.Explained)
+		check.True(t, got.FenceOrder.Count == 2 && got.Explained == nil, "%q: %d fences, explained: %+v", cause, got.FenceOrder.Count, got.Explained)
 	}
 }
 
@@ -180,7 +181,7 @@ func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
 		}
 		th.Settle(th.at(100))
-		check.Equal(t, th.violations().FenceOrder, want, "deleted at %d: fences accused", wiped)
+		check.Equal(t, th.violations().FenceOrder.Count, want, "deleted at %d: fences accused", wiped)
 	}
 }
 
@@ -217,8 +218,8 @@ func TestALossIsExplainedSinceTheLastRenewal(t *testing.T) {
 			if nested {
 				want = 1
 			}
-			if got := th.violations(); got.UnexplainedLoss != 1-want {
-				t.Errorf("a cut until %d, nested %t: %d losses, %s", until, nested, got.UnexplainedLoss, got.Excuses())
+			if got := th.violations(); got.UnexplainedLoss.Count != 1-want {
+				t.Errorf("a cut until %d, nested %t: %d losses, %s", until, nested, got.UnexplainedLoss.Count, got.Excuses())
 			}
 		}
 	}
@@ -244,7 +245,7 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 		o.Troubled(Trouble{Cause: Unanswered, Client: Everybody, Key: Everybody, Server: 1, From: at(float64(i)), To: at(float64(i) + 0.1)})
 		o.Wipe(Everybody, "flush", at(float64(i)/100))
 	}
-	count := map[string]int{}
+	count := map[Cause]int{}
 	for _, one := range o.troubles {
 		count[one.Cause]++
 	}
@@ -255,7 +256,7 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 func TestExplainedSuspectsAddUp(t *testing.T) {
 	one := Explained{Violation: UnexplainedLoss, Cause: "freeze", Count: 3, Client: "client-2", Clients: 1}
 	v := Violations{Explained: []Explained{one}}
-	v.Add(Violations{Explained: []Explained{{Violation: Overlapped, Cause: "flush", Count: 1}, one}})
+	v.Add(Violations{Explained: []Explained{{Violation: Overlap, Cause: "flush", Count: 1}, one}})
 	v.Add(Violations{Explained: []Explained{{Violation: UnexplainedLoss, Cause: "cut", Count: 12, Client: "client-7", Clients: 1}}})
 	want := "19 suspects explained: 1 overlap (flush), 12 lost leases (cut of client-7), 6 lost leases (freeze of 2 clients)."
 	check.Equal(t, v.Excuses(), want)

@@ -8,7 +8,7 @@ import (
 
 // cut is a trouble that deleted the locks of some keys. Times are those of a recordedHold.
 type cut struct {
-	cause    string
+	cause    Cause
 	keys     map[int32]bool // nil = all
 	from, to int64
 }
@@ -69,7 +69,7 @@ func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int
 }
 
 // counted joins causes, each with the number of its times if there are several.
-func counted(causes []string) string {
+func counted(causes []Cause) string {
 	var all []string
 	for _, cause := range slices.Compact(slices.Sorted(slices.Values(causes))) {
 		n := 0
@@ -78,10 +78,11 @@ func counted(causes []string) string {
 				n++
 			}
 		}
+		text := string(cause)
 		if n > 1 {
-			cause = fmt.Sprintf("%d × %s", n, cause)
+			text = fmt.Sprintf("%d × %s", n, cause)
 		}
-		all = append(all, cause)
+		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
 }

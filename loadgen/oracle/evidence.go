@@ -10,108 +10,85 @@ import (
 	"time"
 )
 
-// Violation is a kind of violation.
+// Violation is the name of a kind of violation.
 type Violation string
 
 // Kinds of violations.
 const (
-	Overlapped      Violation = "overlap"          // two holders, or more than the limit, inside within their leases
-	WorkOverlapped  Violation = "work-overlap"     // that many clients worked at the same time; the lease of one was over
-	Unnotified      Violation = "untold"           // a lease was over, but its holder was not notified
-	UnexplainedLoss Violation = "unexplained-loss" // a renewed lease was lost without an explanation
-	Overtaken       Violation = "overtaken"        // a fair lock served a later client
-	FenceOrder      Violation = "fence-order"      // a fence was not larger than the fence before
-	LateWork        Violation = "late-work"        // work after the own deadline
-	FencedWrite     Violation = "fenced"           // the resource refused a stale write
-	WriteAccepted   Violation = "corrupt"          // the resource accepted a stale write
-	ForeignUnlock   Violation = "foreign-unlock"   // a release removed another client's lock
-	StuckKey        Violation = "stuck"            // a key with waiters had no holder
+	Overlap            Violation = "overlap"              // two holders, or more than the limit, inside within their leases
+	WorkOverlap        Violation = "work_overlap"         // that many clients worked at the same time; the lease of one was over
+	Unnotified         Violation = "unnotified"           // a lease was over, but its holder was not notified
+	UnexplainedLoss    Violation = "unexplained_loss"     // a renewed lease was lost without an explanation
+	Overtaken          Violation = "overtaken"            // a fair lock served a later client
+	FenceOrder         Violation = "fence_order"          // a fence was not larger than the fence before
+	LateWork           Violation = "late_work"            // work after the own deadline
+	StaleWriteRefused  Violation = "stale_write_refused"  // the resource refused a stale write
+	StaleWriteAccepted Violation = "stale_write_accepted" // the resource accepted a stale write
+	ForeignUnlock      Violation = "foreign_unlock"       // a release removed another client's lock
+	StuckKey           Violation = "stuck_key"            // a key with waiters had no holder for longer than the patience
 )
-
-// Kinds returns all kinds of violations, the worst first.
-func Kinds() []Violation {
-	return []Violation{
-		Overlapped, ForeignUnlock, Unnotified, UnexplainedLoss, Overtaken, FenceOrder,
-		WriteAccepted, FencedWrite, WorkOverlapped, LateWork, StuckKey,
-	}
-}
 
 // Violations are the counts of violations, with evidence.
 type Violations struct {
-	Overlap         Overlap // of holds within their leases, which the lock must prevent
-	WorkOverlap     Overlap // of work from enter to leave, also after the end of a lease, which fencing makes harmless
-	Unnotified      int64   // leases that were over without the end of their context
-	UnexplainedLoss int64   // renewed leases that were lost without an explanation
-	Overtaken       int64   // acquires of a fair lock by a client that arrived when another was in the queue
-	FenceOrder      int64   // fences that were not larger than the fence before
-	Unjudged        int64   // holds whose overlaps and fences are not judged: their leases were over when the acquire returned
+	Overlap, WorkOverlap, Unnotified, UnexplainedLoss, Overtaken, FenceOrder, LateWork,
+	StaleWriteRefused, StaleWriteAccepted, ForeignUnlock, StuckKey Tally
 
-	LateWork            LateWorkStats
-	Fenced              int64 // stale writes that the resource refused
-	AcceptedStaleWrites int64 // stale writes that the resource accepted
-	Stuck               int64 // times that a key with waiters had no holder for longer than the patience
-	UnexplainedStuck    int64 // part of Stuck: no fault explains it; the oracle leaves it to its user, see [Oracle.StuckSpans]
-	ForeignUnlocks      int64 // releases that removed another client's lock
+	Unjudged int64 // holds whose overlaps and fences are not judged: their leases were over when the acquire returned
 
 	Evidence  []Evidence  // the worst kinds first
 	Explained []Explained // the worst kinds first; excused overlaps are here, too
 }
 
+// Tally counts the violations of one kind.
+type Tally struct {
+	Count   int64
+	Excused int64         // part of Count of an excusable kind: a fault explains it
+	Total   time.Duration // of a kind that lasts; overlaps: summed over all holders that left during them
+	Longest time.Duration
+	Unknown bool // the oracle cannot see them: Count says nothing
+}
+
+func (t *Tally) add(other Tally) {
+	*t = Tally{t.Count + other.Count, t.Excused + other.Excused, t.Total + other.Total, max(t.Longest, other.Longest), t.Unknown || other.Unknown}
+}
+
+// lasted adds a time.
+func (t *Tally) lasted(d time.Duration) { t.Total, t.Longest = t.Total+d, max(t.Longest, d) }
+
 // Broken returns the number of violations that a sound lock must prevent.
 func (v Violations) Broken() int64 {
-	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Unnotified + v.UnexplainedLoss + v.Overtaken + v.FenceOrder + v.UnexplainedStuck
+	return v.sum(func(k Kind, t *Tally) int64 { return when(k.Severity == Broken, t.Count-t.Excused) })
 }
 
 // Harm returns the number of everything that can harm what a lock protects.
 func (v Violations) Harm() int64 {
-	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck - v.UnexplainedStuck
+	return v.sum(func(k Kind, t *Tally) int64 { return when(k.Severity != Harmless, t.Count) })
+}
+
+func (v *Violations) sum(of func(Kind, *Tally) int64) (n int64) {
+	for _, k := range Kinds() {
+		n += of(k, k.Of(v))
+	}
+	return n
+}
+
+// when returns n, or 0 if the condition is false.
+func when(condition bool, n int64) int64 {
+	if condition {
+		return n
+	}
+	return 0
 }
 
 // Add adds the violations that another oracle has found.
 func (v *Violations) Add(other Violations) {
-	v.Overlap.add(other.Overlap)
-	v.WorkOverlap.add(other.WorkOverlap)
-	v.Unnotified += other.Unnotified
-	v.UnexplainedLoss += other.UnexplainedLoss
-	v.Overtaken += other.Overtaken
-	v.FenceOrder += other.FenceOrder
+	for _, k := range Kinds() {
+		k.Of(v).add(*k.Of(&other))
+	}
 	v.Unjudged += other.Unjudged
-	v.LateWork.Count += other.LateWork.Count
-	v.LateWork.Total += other.LateWork.Total
-	v.LateWork.Longest = max(v.LateWork.Longest, other.LateWork.Longest)
-	v.Fenced += other.Fenced
-	v.AcceptedStaleWrites += other.AcceptedStaleWrites
-	v.Stuck += other.Stuck
-	v.UnexplainedStuck += other.UnexplainedStuck
-	v.ForeignUnlocks += other.ForeignUnlocks
 	v.Evidence = append(v.Evidence, other.Evidence...)
 	v.addExplained(other.Explained)
-	order := Kinds()
-	slices.SortStableFunc(v.Evidence, func(a, b Evidence) int {
-		return slices.Index(order, a.Violation) - slices.Index(order, b.Violation)
-	})
-}
-
-func (o *Overlap) add(other Overlap) {
-	o.Count += other.Count
-	o.Excused += other.Excused
-	o.Total += other.Total
-	o.Longest = max(o.Longest, other.Longest)
-}
-
-// Overlap counts how often two holders, or more than the limit of a semaphore, were
-// inside at the same time.
-type Overlap struct {
-	Count   int64         // acquires while another client, or as many as the limit, was inside the same critical section
-	Excused int64         // part of Count: after a fault that no lock survives, because it deleted the key or the memory of the server
-	Total   time.Duration // time with too many holders inside, summed over all holders that left during it
-	Longest time.Duration // longest time with the same holders inside
-}
-
-// LateWorkStats describe work after the end of the lease.
-type LateWorkStats struct {
-	Count          int64
-	Total, Longest time.Duration
+	slices.SortStableFunc(v.Evidence, func(a, b Evidence) int { return a.Violation.rank() - b.Violation.rank() })
 }
 
 // Evidence describes one violation. All clients run in one process, so times are exact.
@@ -120,7 +97,7 @@ type Evidence struct {
 	Key           string
 	At            time.Time
 	Length        time.Duration
-	First, Second Side   // in order of entry; Second is empty for late-work and stuck
+	First, Second Side   // in order of entry; Second is empty for late_work and stuck_key
 	Others        []Side // the other holders that were inside, if the lock admits several
 	Cause         string // fault or flaw that caused it, "" if unknown
 }

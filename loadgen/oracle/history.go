@@ -16,9 +16,9 @@ import (
 	"locktop/internal/humanize"
 )
 
-// HistoryLimit is how many holds a [History] keeps. Each takes 72 bytes, and 72 more
+// HistoryLimit is how many holds a [History] keeps and proves. Each takes 72 bytes, and 72 more
 // during the proof.
-const HistoryLimit = 4_000_000
+const HistoryLimit = 1_000_000
 
 // History records the requests of the clients to the locks and the replies. Prove
 // checks that the replies are linearizable: there is an order of all requests, each
@@ -32,7 +32,6 @@ type History struct {
 	limit int              // how many may have a key at once; 0 = 1
 	parts [][]recordedHold // of partSize each, to avoid copies
 	holds int64
-	over  int64 // holds above the limit
 	cuts  []cut
 }
 
@@ -89,10 +88,6 @@ func (h *History) add(v *Occupancy, asked, now time.Time) {
 	if h.keys == nil {
 		h.keys, h.zero = make(map[string]int32), asked
 	}
-	if h.holds == HistoryLimit {
-		h.over++
-		return
-	}
 	h.limit = v.section.limit
 	name := v.section.name
 	key, known := h.keys[name]
@@ -100,10 +95,13 @@ func (h *History) add(v *Occupancy, asked, now time.Time) {
 		key = int32(len(h.names))
 		h.keys[name], h.names = key, append(h.names, name)
 	}
-	if h.holds%partSize == 0 {
+	if h.holds++; h.holds > HistoryLimit {
+		h.parts = nil // nothing will be proved
+		return
+	}
+	if h.holds%partSize == 1 {
 		h.parts = append(h.parts, make([]recordedHold, 0, partSize))
 	}
-	h.holds++
 	v.hold = h.holds
 	part := &h.parts[len(h.parts)-1]
 	*part = append(*part, recordedHold{
@@ -120,7 +118,7 @@ func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ; v != nil; v = v.next {
-		if v.hold != 0 {
+		if v.hold != 0 && h.parts != nil {
 			h.end(v, left, now, released)
 		}
 	}
@@ -139,24 +137,25 @@ func (h *History) end(v *Occupancy, left, now time.Time, released bool) {
 
 // Proof is the result of [History.Prove].
 type Proof struct {
-	Holds   int64    // checked holds
-	Cuts    []string // causes that deleted locks, at which the history was cut
-	Unknown int64    // part of Holds: they are left out, because a cut may have ended them
-	LeftOut int64    // holds above the limit
-	Sound   bool     // the replies are linearizable, or no violation was found
-	Known   bool     // every part of the proof has finished in time
-	Why     string   // the first violation, "" if there is none
+	Holds   int64   // checked holds
+	Cuts    []Cause // causes that deleted locks, at which the history was cut
+	Unknown int64   // part of Holds: they are left out, because a cut may have ended them
+	Sound   bool    // the replies are linearizable, or no violation was found
+	Known   bool    // the proof is complete: there were at most [HistoryLimit] holds, and each search found an answer
+	Why     string  // the first violation, "" if there is none
+
+	searches int
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
 // reply to its acquire until the call of its release. If these intervals of conflicting
 // holds do not overlap, and for a semaphore never more than its limit, the order exists: each acquire at its reply, each release at
 // its call. One pass over the sorted holds checks this. A hold that ended before its
-// reply needs a search, which Prove gives up after within.
+// reply needs a search. The proof ends without a result when one takes longer than within.
 func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true}
+	p := Proof{Holds: h.holds, Sound: true, Known: h.holds <= HistoryLimit}
 	for _, c := range h.cuts {
 		p.Cuts = append(p.Cuts, c.cause)
 	}
@@ -217,6 +216,10 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 		}
 	}
 	for _, i := range late {
+		if p.searches++; p.searches > maxSearches || !p.Known {
+			p.Known = false
+			return
+		}
 		sound, known := fits(all, i, h.limit, within)
 		p.Known = p.Known && known
 		if known && !sound {
@@ -262,6 +265,9 @@ func (l *lastHolds) Swap(i, j int)      { l.heap[i], l.heap[j] = l.heap[j], l.he
 func (l *lastHolds) Push(r any)         { l.heap = append(l.heap, r.(recordedHold)) }
 func (l *lastHolds) Pop() any           { panic("never removed") }
 
+// maxSearches is how many searches a proof makes. Each takes about 0.1 ms.
+const maxSearches = 10_000
+
 // searchRadius is how many holds before and after a hold fits includes in its search.
 const searchRadius = 30
 
@@ -306,20 +312,17 @@ func operations(all []recordedHold) []porcupine.Operation {
 
 // String describes the result in one sentence.
 func (p Proof) String() string {
-	leftOut := ""
+	leftOut, holds := "", humanize.Plural(p.Holds, "hold")
 	if len(p.Cuts) > 0 {
 		leftOut = fmt.Sprintf(" (cut at %s, which deleted locks: nothing is known of %s)", counted(p.Cuts), humanize.Plural(p.Unknown, "hold"))
 	}
-	if p.LeftOut > 0 {
-		leftOut += fmt.Sprintf(" (%d more were left out: %d are kept)", p.LeftOut, HistoryLimit)
-	}
 	switch {
 	case !p.Sound:
-		return fmt.Sprintf("the history of %d holds is not that of a lock%s: %s", p.Holds, leftOut, p.Why)
+		return fmt.Sprintf("The history of %s is not that of a lock%s: %s", holds, leftOut, p.Why)
 	case !p.Known:
-		return fmt.Sprintf("the history of %d holds could not be checked in time%s", p.Holds, leftOut)
+		return fmt.Sprintf("The history of %s is not proved: that would take too long%s", holds, leftOut)
 	}
-	return fmt.Sprintf("the history of %d holds is that of a lock%s", p.Holds, leftOut)
+	return fmt.Sprintf("The history of %s is that of a lock%s", holds, leftOut)
 }
 
 // held is the state of one lock.

@@ -97,7 +97,7 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 			h.Acquired(v, at(hold[0]), at(hold[0]))
 			h.Ended(v, at(hold[1]), at(hold[1]), true)
 		}
-		check.Equal(t, h.Prove(time.Minute).String(), "the history of "+want)
+		check.Equal(t, h.Prove(time.Minute).String(), "The history of "+want)
 	}
 }
 
@@ -112,6 +112,21 @@ func historyWithWaiters(n int) *History {
 		h.Ended(v, at(10*i+9), at(10*i+19), true)
 	}
 	return &h
+}
+
+// What would take too long is not proved, and not said to be proved.
+func TestAHistoryThatIsTooLongProvesNothing(t *testing.T) {
+	var h History
+	section := &criticalSection{name: "k"}
+	for range HistoryLimit {
+		h.Acquired(&Occupancy{section: section, lease: always{}}, time.Unix(0, 0), time.Unix(1, 0))
+	}
+	check.False(t, h.Prove(time.Minute).Sound, "overlaps up to the limit are not found")
+	last := &Occupancy{section: section, lease: always{}}
+	h.Acquired(last, time.Unix(0, 0), time.Unix(1, 0))
+	h.Ended(last, time.Unix(2, 0), time.Unix(2, 0), true)
+	p := h.Prove(time.Minute)
+	check.True(t, !p.Known && p.Sound && len(h.parts) == 0, "%s", p)
 }
 
 func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {
@@ -200,7 +215,7 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	h.hold(1, 0, 60, 61, 90)
 	h.hold(2, 0, 70, 71, 80)
 	h.Cut([]string{"k"}, []Trouble{{Cause: "node-restart-empty", Client: Everybody, Key: Everybody, From: h.at(50), lasting: true}, {Cause: "flush", Key: Everybody, From: h.at(51), To: h.at(51)}, {Cause: "flush", Key: Everybody, From: h.at(52), To: h.at(52)}})
-	want := "the history of 3 holds is that of a lock (cut at 2 × flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
+	want := "The history of 3 holds is that of a lock (cut at 2 × flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
 	p := h.Prove(time.Minute)
 	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
 	var none *History

@@ -128,6 +128,7 @@ func New(c Config) *Oracle {
 		c.Handoff = func(time.Duration) {}
 	}
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence), explanations: make(map[[2]string]*explanation)}
+	o.found.Overtaken.Unknown, o.found.FenceOrder.Unknown = !c.InOrder, !c.Numbered || c.Limit > 1
 	for i := range o.sections {
 		o.sections[i].name, o.sections[i].index, o.sections[i].limit = c.Keys[i], i, c.Limit
 	}
@@ -263,7 +264,7 @@ func (a *anyHold) lastHeld(now time.Time) time.Time {
 // Unnotified suspects that a lease is over without its holder being notified.
 func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
 	over := earlier(v.lease.Deadline(), now)
-	o.suspect(suspect{count: &o.found.Unnotified, client: v.participant.Client, keys: v.keys(), since: over, evidence: &Evidence{
+	o.suspect(suspect{count: &o.found.Unnotified.Count, client: v.participant.Client, keys: v.keys(), since: over, evidence: &Evidence{
 		Violation: Unnotified, Key: v.section.name, At: now, Length: now.Sub(over), First: v.side(now),
 	}})
 }
@@ -274,7 +275,7 @@ func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	if renewed := v.lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
 		since = renewed // the lock was certainly there
 	}
-	o.suspect(suspect{count: &o.found.UnexplainedLoss, client: v.participant.Client, keys: v.keys(), since: since, evidence: &Evidence{
+	o.suspect(suspect{count: &o.found.UnexplainedLoss.Count, client: v.participant.Client, keys: v.keys(), since: since, evidence: &Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
 	}})
 }
@@ -329,16 +330,14 @@ func (o *Oracle) leave(v *Occupancy, now time.Time) {
 			o.countOverlap(s.before(first, second), second) // at the entry of second, the lease of an earlier one was over; it became valid again
 		}
 		o.mu.Lock()
-		o.found.Overlap.Total += together
-		o.found.Overlap.Longest = max(o.found.Overlap.Longest, together)
+		o.found.Overlap.lasted(together)
 		o.mu.Unlock()
 	}
 	if others := s.full(v.conflicts); others != nil {
 		_, second := inOrder(v, others[len(others)-1])
 		together := now.Sub(second.Began)
 		o.mu.Lock()
-		o.found.WorkOverlap.Total += together
-		o.found.WorkOverlap.Longest = max(o.found.WorkOverlap.Longest, together)
+		o.found.WorkOverlap.lasted(together)
 		o.mu.Unlock()
 	}
 	for _, other := range s.inside {
@@ -363,13 +362,13 @@ func (o *Oracle) Faulted(v *Occupancy, fault string) {
 // Wipe records that a cause deletes the locks of a key, or of all keys if key is Everybody.
 // The caller must call it before the deletion, and no client may acquire a lock before the
 // deletion is over.
-func (o *Oracle) Wipe(key int, cause string, now time.Time) {
+func (o *Oracle) Wipe(key int, cause Cause, now time.Time) {
 	o.Troubled(Trouble{Cause: cause, Client: Everybody, Key: key, From: now, To: now})
 }
 
 // Violations returns the violations so far. A key that is stuck now counts.
 func (o *Oracle) Violations(now time.Time) Violations {
-	unheld := int64(0)
+	unheld, unexplained := int64(0), o.unexplainedStuck(now)
 	for s := range o.locked {
 		if o.unheldFor(s, now) > o.config.Patience {
 			unheld++
@@ -378,9 +377,10 @@ func (o *Oracle) Violations(now time.Time) Violations {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	v := o.found
-	v.Stuck += unheld
+	v.StuckKey.Count += unheld
+	v.StuckKey.Excused = max(v.StuckKey.Count-unexplained, 0)
 	for _, kind := range Kinds() {
-		v.Evidence = append(v.Evidence, o.evidence[kind]...)
+		v.Evidence = append(v.Evidence, o.evidence[kind.ID]...)
 	}
 	for _, e := range o.explanations {
 		v.Explained = append(v.Explained, e.Explained)

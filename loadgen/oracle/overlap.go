@@ -56,7 +56,7 @@ func (o *Oracle) doubtful(earliest []*Occupancy, second *Occupancy) suspect {
 	for _, v := range earliest {
 		since = earlier(since, v.since)
 	}
-	return suspect{violation: Overlapped, since: since, at: second.Began, client: Everybody, keys: []int{second.section.index}}
+	return suspect{violation: Overlap, since: since, at: second.Began, client: Everybody, keys: []int{second.section.index}}
 }
 
 // causeOf names the known cause of an overlap, "" if there is none.
@@ -65,7 +65,7 @@ func (o *Oracle) causeOf(earliest []*Occupancy, second *Occupancy) string {
 	t, _ := o.explain(o.doubtful(earliest, second))
 	o.mu.Unlock()
 	if t != nil {
-		return t.Cause
+		return string(t.Cause)
 	}
 	for _, v := range []*Occupancy{earliest[0], second} {
 		if cause := v.knownCause(); cause != "" {
@@ -113,7 +113,7 @@ func (o *Oracle) overlapEnded(second *Occupancy, now time.Time) {
 	second.reported = true
 	first, others := second.overlapped[0], second.overlapped[1:]
 	e := Evidence{
-		Violation: WorkOverlapped, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
+		Violation: WorkOverlap, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
 		First: first.side(now), Second: second.side(now), Cause: o.causeOf(second.overlapped, second),
 	}
 	end := earlier(first.end(now), second.end(now))
@@ -122,7 +122,7 @@ func (o *Oracle) overlapEnded(second *Occupancy, now time.Time) {
 		end = earlier(end, other.end(now))
 	}
 	if second.granted {
-		e.Violation, e.Length = Overlapped, max(end.Sub(second.Began), 0)
+		e.Violation, e.Length = Overlap, max(end.Sub(second.Began), 0)
 	}
 	o.keep(nil, e)
 }
@@ -216,7 +216,7 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 		if o.config.Claimed {
 			other.removed = &e
 		} else {
-			o.keep(&o.found.ForeignUnlocks, e)
+			o.keep(&o.found.ForeignUnlock.Count, e)
 		}
 		return
 	}
@@ -241,6 +241,6 @@ func (o *Oracle) confirm(v *Occupancy, now time.Time) {
 		return
 	}
 	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.participant.Client, keys: []int{v.section.index}}) {
-		o.keep(&o.found.ForeignUnlocks, *e)
+		o.keep(&o.found.ForeignUnlock.Count, *e)
 	}
 }

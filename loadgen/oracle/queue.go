@@ -62,7 +62,7 @@ func (o *Oracle) checkOvertaken(v *Occupancy) {
 	joined := v.participant.Asked.Add(-queueWithin) // a client that could join then was in the queue
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Before(joined) && a.Ctx.Err() == nil {
-			o.suspect(suspect{count: &o.found.Overtaken, client: a.Client, keys: []int{v.section.index}, since: a.Asked, joined: joined, evidence: &Evidence{
+			o.suspect(suspect{count: &o.found.Overtaken.Count, client: a.Client, keys: []int{v.section.index}, since: a.Asked, joined: joined, evidence: &Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
 			}})

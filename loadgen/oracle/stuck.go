@@ -9,10 +9,10 @@ import (
 // client had.
 type span struct{ from, to time.Time }
 
-// UnexplainedStuck counts the times in which keys were stuck, also those that are stuck
+// unexplainedStuck counts the times in which keys were stuck, also those that are stuck
 // now, for longer than the patience without a trouble that can keep clients from a free
 // key. It leaves out keys that a client has forgotten to release.
-func (o *Oracle) UnexplainedStuck(now time.Time) (n int64) {
+func (o *Oracle) unexplainedStuck(now time.Time) (n int64) {
 	for _, one := range o.stuckSpans(now) {
 		if o.calm(one) > o.config.Patience {
 			n++
@@ -21,7 +21,7 @@ func (o *Oracle) UnexplainedStuck(now time.Time) (n int64) {
 	return n
 }
 
-// stuckSpans returns the times that UnexplainedStuck judges.
+// stuckSpans returns the times that unexplainedStuck judges.
 func (o *Oracle) stuckSpans(now time.Time) []span {
 	var all []span
 	for s := range o.locked {
@@ -45,7 +45,7 @@ func (o *Oracle) calm(s span) time.Duration {
 	slices.SortFunc(all, func(a, b Trouble) int { return a.From.Compare(b.From) })
 	longest := time.Duration(0)
 	for _, one := range all {
-		if slices.Contains([]string{"crash", "flush", "steal"}, one.Cause) || one.From.After(s.to) {
+		if slices.Contains([]Cause{Crash, Flush, Steal}, one.Cause) || one.From.After(s.to) {
 			continue
 		}
 		longest = max(longest, one.From.Sub(s.from))
@@ -73,7 +73,7 @@ func (o *Oracle) Forgotten(v *Occupancy) {
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
 		s.stuck = append(s.stuck, span{now.Add(-unheld), now})
-		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
+		o.keep(&o.found.StuckKey.Count, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
 

@@ -13,7 +13,7 @@ func (o *Oracle) checkFence(v *Occupancy) {
 		return
 	}
 	if s.entered > 1 && v.participant.Fence <= s.number {
-		o.suspect(suspect{count: &o.found.FenceOrder, client: Everybody, keys: []int{s.index}, since: earlier(s.numberSince, v.since), evidence: &Evidence{
+		o.suspect(suspect{count: &o.found.FenceOrder.Count, client: Everybody, keys: []int{s.index}, since: earlier(s.numberSince, v.since), evidence: &Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
 		}})
 	}
@@ -46,10 +46,10 @@ func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
 	switch {
 	case v.participant.Shared:
 	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
-		o.stale(v, FencedWrite, &o.found.Fenced, now)
+		o.stale(v, StaleWriteRefused, &o.found.StaleWriteRefused.Count, now)
 		return false
 	case over && v.replaced():
-		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
+		o.stale(v, StaleWriteAccepted, &o.found.StaleWriteAccepted.Count, now)
 	}
 	return true
 }
@@ -67,8 +67,7 @@ func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
 	defer v.section.mu.Unlock()
 	late := now.Sub(v.latest(now))
 	o.mu.Lock()
-	o.found.LateWork.Total += late
-	o.found.LateWork.Longest = max(o.found.LateWork.Longest, late)
+	o.found.LateWork.lasted(late)
 	o.mu.Unlock()
 	o.keep(&o.found.LateWork.Count, Evidence{
 		Violation: LateWork, Key: v.section.name, At: now, Length: late,

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,20 +17,20 @@ import (
 // none.
 type Baseline struct {
 	load    string // description of the load of the first report
-	earlier []loadgen.Measures
+	earlier []loadgen.Figures
 }
 
 // Add adds a report, as Result.MarshalJSON returns it.
 func (b *Baseline) Add(file []byte) error {
 	var r struct {
-		Scenario string           `json:"scenario"`
-		Measures loadgen.Measures `json:"measures"`
+		Scenario string          `json:"scenario"`
+		Figures  loadgen.Figures `json:"figures"`
 	}
 	if err := json.Unmarshal(file, &r); err != nil {
 		return fmt.Errorf("it is no report of one load, as --json prints it: %w", err)
 	}
-	if len(r.Measures) == 0 {
-		return errors.New("it has no measures; a report of locktop load --json has")
+	if len(r.Figures) == 0 {
+		return errors.New("it has no figures; a report of locktop load --json has")
 	}
 	s, err := loadgen.Parse([]byte(r.Scenario))
 	if err != nil {
@@ -42,24 +42,24 @@ func (b *Baseline) Add(file []byte) error {
 	} else if was, now := difference(b.load, load); was != now {
 		return fmt.Errorf("its load is another than that of the first report: %q instead of %q", now, was)
 	}
-	b.earlier = append(b.earlier, r.Measures)
+	b.earlier = append(b.earlier, r.Figures)
 	return nil
 }
 
-// Median returns the median of a measure, and whether a report has it.
-func (b *Baseline) Median(measure string) (float64, bool) {
-	values := b.values(measure)
+// Median returns the median of a figure, and whether a report has it.
+func (b *Baseline) Median(figure string) (float64, bool) {
+	values := b.values(figure)
 	if len(values) == 0 {
 		return 0, false
 	}
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, true
 }
 
-// values returns the values of a measure, the smallest first.
-func (b *Baseline) values(measure string) []float64 {
+// values returns the values of a figure, the smallest first.
+func (b *Baseline) values(figure string) []float64 {
 	var values []float64
 	for _, m := range b.earlier {
-		if v, ok := m[measure]; ok {
+		if v, ok := m[figure]; ok {
 			values = append(values, v)
 		}
 	}
@@ -84,50 +84,55 @@ func difference(a, b string) (string, string) {
 	return "", ""
 }
 
-// minRepetitions is the number of reports from which the noise of a measure is known.
+// minRepetitions is the number of reports from which the noise of a figure is known.
 const minRepetitions = 3
 
-// change is the change of a measure since the earlier reports. Times are in seconds, and
+// change is the change of a figure since the earlier reports. Times are in seconds, and
 // shares from 0 to 1.
 type change struct {
-	Measure string  `json:"measure"`
-	Median  float64 `json:"median"`
-	Least   float64 `json:"least"`
-	Most    float64 `json:"most"`
-	Now     float64 `json:"now"`
-	Beyond  *bool   `json:"beyond_noise"` // null = the reports are too few
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+	Now    float64 `json:"now"`
+	Beyond *bool   `json:"beyond_noise,omitempty"` // nil = the reports are too few
 }
 
-// changes returns the changes of all measures that the reports and m have, by name.
-func (b *Baseline) changes(m loadgen.Measures) []change {
-	var all []change
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+// scaled returns the change in the unit of JSON.
+func (c change) scaled(scale float64) any {
+	in := func(v float64) float64 { return math.Round(v*scale*1e6) / 1e6 }
+	return change{in(c.Median), in(c.Least), in(c.Most), in(c.Now), c.Beyond}
+}
+
+// changes returns the changes of all figures that the reports and m have, by name.
+func (b *Baseline) changes(m loadgen.Figures) map[string]change {
+	all := make(map[string]change)
+	for name, now := range m {
 		median, ok := b.Median(name)
 		if !ok {
 			continue
 		}
 		values := b.values(name)
-		c := change{Measure: name, Median: median, Least: values[0], Most: values[len(values)-1], Now: m[name]}
+		c := change{Median: median, Least: values[0], Most: values[len(values)-1], Now: now}
 		if len(values) >= minRepetitions {
 			// A run is noise if it is as near to the others as they are to one another.
 			noise := c.Most - c.Least
 			beyond := c.Now < c.Least-noise || c.Now > c.Most+noise
 			c.Beyond = &beyond
 		}
-		all = append(all, c)
+		all[name] = c
 	}
 	return all
 }
 
-// shownMeasures are the measures that the text compares, and those of the thresholds.
-func shownMeasures(s loadgen.Scenario) []string {
+// shownFigures are the figures that the text compares, and those of the thresholds.
+func shownFigures(s loadgen.Scenario) []string {
 	names := []string{
-		"throughput", "wait.p50", "wait.p99", "hand-off.p50", "hand-off.p99", "held.p50", "release.p99", "commands.per-hold",
+		"throughput", "wait.p50", "wait.p99", "hand_off.p50", "hand_off.p99", "held.p50", "release.p99", "commands_per_hold",
 		"fairness.jain", "lost.rate", "errors.count", "overlap.count",
 	}
 	for _, t := range s.Thresholds {
-		if !slices.Contains(names, t.Metric) {
-			names = append(names, t.Metric)
+		if !slices.Contains(names, t.Figure) {
+			names = append(names, t.Figure)
 		}
 	}
 	return names
@@ -140,14 +145,13 @@ func (r Result) writeBaseline(w io.Writer, plain func(string) string) {
 		return
 	}
 	fmt.Fprintf(w, "\ncompared with %s\tmedian\tleast\tmost\tnow\tchange\tnoise\n", humanize.Plural(len(b.earlier), "earlier report"))
-	changes := b.changes(r.Metrics.Measures())
-	for _, name := range shownMeasures(r.Scenario) {
-		i := slices.IndexFunc(changes, func(c change) bool { return c.Measure == name })
-		if i < 0 {
+	changes := b.changes(r.Metrics.Figures())
+	for _, name := range shownFigures(r.Scenario) {
+		c, known := changes[name]
+		if !known {
 			continue
 		}
-		c := changes[i]
-		text := func(v float64) string { return loadgen.MeasureText(name, v) }
+		text := func(v float64) string { return loadgen.FigureText(name, v) }
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, text(c.Median), text(c.Least), text(c.Most), text(c.Now), c.percent(), c.verdict())
 	}
 	if len(b.earlier) < minRepetitions {

@@ -50,8 +50,8 @@ func TestOnlyAChangeBeyondTheNoiseIsBeyond(t *testing.T) {
 		for _, wait := range c.earlier {
 			check.NoError(t, b.Add(reportOf(t, example(t), ms(wait))))
 		}
-		changes := b.changes(loadgen.Measures{"wait.p50": ms(c.now).Seconds()})
-		check.True(t, len(changes) == 1 && changes[0].verdict() == c.want, "after %v, %v is %+v, want %s", c.earlier, c.now, changes, c.want)
+		changes := b.changes(loadgen.Figures{"wait.p50": ms(c.now).Seconds()})
+		check.True(t, len(changes) == 1 && changes["wait.p50"].verdict() == c.want, "after %v, %v is %+v, want %s", c.earlier, c.now, changes, c.want)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 	lines := text.String()
 	for _, want := range []string{
 		"compared with 3 earlier reports median least most now change noise",
-		"throughput 10 10 10 5 -50% beyond",
+		"throughput 10.0/s 10.0/s 10.0/s 5.0/s -50% beyond",
 		"wait.p50 12 ms 10 ms 20 ms 60 ms +400% beyond",
 		"The earlier load was another: clients: 200; now clients: 7",
 	} {
@@ -83,7 +83,7 @@ func TestABaselineOfSomethingElseIsRefused(t *testing.T) {
 		want string
 	}{
 		"no JSON":      {[]byte("hello"), "no report"},
-		"other JSON":   {[]byte(`{"a": 1}`), "no measures"},
+		"other JSON":   {[]byte(`{"a": 1}`), "no figures"},
 		"another load": {reportOf(t, other, time.Second), "another than that of the first report"},
 	} {
 		b := baselineOf(t, time.Second)

@@ -39,6 +39,14 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
+// when returns v, or zero if the condition is false.
+func when[V int64 | time.Duration](condition bool, v V) V {
+	if condition {
+		return v
+	}
+	return 0
+}
+
 // fullReport returns a report in which every figure is present and distinct.
 func fullReport(t *testing.T) Result {
 	t.Helper()
@@ -47,15 +55,16 @@ func fullReport(t *testing.T) Result {
 	r.Scenario.Arrivals, r.Scenario.Warmup, r.Scenario.Depth, r.Scenario.Reads = loadgen.Poisson, 5*time.Second, 3, 0.25
 	n := 100
 	m := &r.Metrics
-	v := &m.Violations
 	for _, p := range []any{
 		&m.Elapsed, &m.Clients.Total, &m.Clients.Idle, &m.Clients.Waiting, &m.Clients.Holding, &m.Clients.Dead, &m.Arrivals, &m.LateArrivals, &m.Backlog, &m.Acquired,
 		&m.Released, &m.Expired, &m.Lost, &m.Unconfirmed, &m.Abandoned, &m.TimedOut, &m.Refused, &m.Errors, &m.CutOff,
 		&m.Latency.Wait, &m.Latency.Release, &m.Latency.Held, &m.Latency.Handoff, &m.Latency.RenewLate, &m.Cost.Attempts, &m.Cost.Renewals, &m.Cost.Commands, &m.Utilisation,
-		&m.Fairness, &m.Cost.CPU, &v.Overlap, &v.WorkOverlap, &v.Unnotified, &v.UnexplainedLoss, &v.Overtaken, &v.FenceOrder,
-		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks, &v.UnexplainedStuck,
+		&m.Fairness, &m.Cost.CPU, &m.Outage, &m.Stall,
 	} {
 		fill(reflect.ValueOf(p).Elem(), &n)
+	}
+	for i, k := range oracle.Kinds() {
+		*k.Of(&m.Violations) = oracle.Tally{Count: int64(600 + 7*i), Excused: when[int64](k.Excusable, 5), Total: when(k.Lasts, time.Hour), Longest: when(k.Lasts, time.Duration(600+7*i)*time.Millisecond)}
 	}
 	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
 	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
@@ -67,17 +76,17 @@ func fullReport(t *testing.T) Result {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	m.Violations.Unjudged = 99
 	m.Violations.Explained = []oracle.Explained{
-		{Violation: oracle.Overlapped, Cause: "flush", Why: "the lock was deleted", Count: 3},
+		{Violation: oracle.Overlap, Cause: "flush", Why: "the lock was deleted", Count: 3},
 		{Violation: oracle.UnexplainedLoss, Cause: "freeze", Why: "it could not renew", Count: 12, Client: "client-1", Clients: 1},
 	}
 	m.Violations.Evidence = []oracle.Evidence{
 		{
-			Violation: oracle.Overlapped, Key: "k\x1b1", At: at(1500), Length: 20 * time.Millisecond,
+			Violation: oracle.Overlap, Key: "k\x1b1", At: at(1500), Length: 20 * time.Millisecond,
 			First:  oracle.Side{Client: 1, Token: "t1", Fence: 5, From: at(1000), To: at(1600), Deadline: at(1700)},
 			Second: oracle.Side{Client: 2, Token: "t2", Fence: 6, Reader: true, From: at(1500), To: at(1520), Deadline: at(2500)}, Cause: "freeze",
 		},
 		{
-			Violation: oracle.Overlapped, Key: "k3", At: at(1800), Length: 10 * time.Millisecond, First: oracle.Side{Client: 1, From: at(1700), To: at(1810), Deadline: at(2700)},
+			Violation: oracle.Overlap, Key: "k3", At: at(1800), Length: 10 * time.Millisecond, First: oracle.Side{Client: 1, From: at(1700), To: at(1810), Deadline: at(2700)},
 			Others: []oracle.Side{{Client: 2, From: at(1750), To: at(1810), Deadline: at(2750)}}, Second: oracle.Side{Client: 3, From: at(1800), To: at(1810), Deadline: at(2800)},
 		},
 		{Violation: oracle.StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
@@ -145,32 +154,34 @@ func TestAWitnessCountsInTheVerdict(t *testing.T) {
 	} {
 		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps, Excused: c.excused}, Unseen: c.unseen, Err: c.err}}
 		r.Metrics.Acquired = 1
-		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text, "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless ||
-			strings.Contains(v.Text, "Two clients were inside at once, as the order of the witness proves. Witness: ") != (c.overlaps > 0) || strings.Contains(v.Text, "No two clients") != (c.overlaps == 0) {
+		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text(), "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless ||
+			strings.Contains(v.Text(), "Two clients were inside at once, as the order of the witness proves. Witness: ") != (c.overlaps > 0) || strings.Contains(v.Text(), "No two clients") != (c.overlaps == 0) {
 			t.Errorf("%+v: %+v", c, v)
 		}
 	}
 }
 
 // A failed proof is reported for every kind of lock and makes a sound lock
-// unsafe. A proof that is not complete proves nothing.
+// unsafe. A proof that is not complete proves nothing, and a run without a record has none.
 func TestAProofCountsInTheVerdict(t *testing.T) {
 	for _, c := range []struct {
 		kind           loadgen.Kind
 		proof          oracle.Proof
 		safe, harmless bool
-		gaps           int
+		says           string
+		linearizable   string
 	}{
-		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true}, true, true, 0},
-		{loadgen.Mutex, oracle.Proof{Known: true}, false, false, 0},
-		{loadgen.Mutex, oracle.Proof{Sound: true}, true, true, 1},
-		{"classic/getset", oracle.Proof{Known: true}, true, false, 0},
-		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
+		{loadgen.Mutex, oracle.Proof{Holds: 9, Known: true, Sound: true}, true, true, "is that of a lock.", `"linearizable":true`},
+		{loadgen.Mutex, oracle.Proof{Holds: 9, Known: true}, false, false, "is not that of a lock", `"linearizable":false`},
+		{loadgen.Mutex, oracle.Proof{Holds: 9, Sound: true}, true, true, "is not proved", ""},
+		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true}, true, true, "", ""},
+		{"classic/getset", oracle.Proof{Holds: 9, Known: true}, true, false, "is not that of a lock", `"linearizable":false`},
 	} {
 		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Metrics: loadgen.Metrics{Counts: loadgen.Counts{Acquired: 1}}, Proof: &c.proof}
-		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
-			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
-		}
+		v, document := r.Verdict(), string(check.Must(json.Marshal(r))(t))
+		check.True(t, v.Safe == c.safe && v.Harmless == c.harmless && len(v.Gaps) == 0, "%s with %+v: %+v", c.kind, c.proof, v)
+		check.True(t, strings.Contains(v.Text(), "The history of 9 holds") == (c.says != "") && strings.Contains(v.Text(), c.says), "%+v: %s", c.proof, v.Text())
+		check.True(t, strings.Contains(document, `"proof":{`) == (c.linearizable != "") && strings.Contains(document, c.linearizable), "%+v: %s", c.proof, document)
 	}
 }
 
@@ -184,8 +195,8 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 }, false},
 		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.WorkOverlap.Count = 1 }, false},
 		{"classic/blind-delete", func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 50 }, false},
-		{"classic/blind-delete", func(m *loadgen.Metrics) { m.Violations.ForeignUnlocks = 41 }, false},
-		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.AcceptedStaleWrites = 1 }, false},
+		{"classic/blind-delete", func(m *loadgen.Metrics) { m.Violations.ForeignUnlock.Count = 41 }, false},
+		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.StaleWriteAccepted.Count = 1 }, false},
 		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Acquired = 0 }, false},
 	} {
 		r := Result{Scenario: loadgen.Scenario{
@@ -198,7 +209,7 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		c.set(&r.Metrics)
 		var page strings.Builder
 		check.NoError(t, r.WriteHTML(&page))
-		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text)
+		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text())
 		for _, want := range []string{
 			`<h1>&lt;script&gt;alert(&#34;1 &amp; 2&#34;)&lt;/script&gt;</h1>`, `Acquired per second (top: 40/s)`,
 			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean

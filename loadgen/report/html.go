@@ -9,7 +9,6 @@ import (
 	"locktop/internal/htmlpage"
 	"locktop/internal/humanize"
 	"locktop/loadgen"
-	"locktop/loadgen/oracle"
 )
 
 // WriteHTML writes the report as a self-contained HTML page with charts.
@@ -22,14 +21,10 @@ func (r Result) WriteHTML(w io.Writer) error {
 	p.scene(r)
 	p.charts(r)
 	p.latencies(r.Metrics)
-	p.Put(`<h2>What was run</h2><table>`)
-	for _, setting := range settings(r.Scenario) {
-		p.Put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
-	}
-	p.Put(`</table>`)
+	p.pairs("What was run", settings(r.Scenario))
 	p.Put(`<div class="columns">`)
-	p.figures("What happened", outcomePairs(r.Metrics))
-	p.figures("What must not happen", violationPairs(r.Metrics.Violations))
+	p.pairs("What happened", rows(r.Metrics, false))
+	p.pairs("What must not happen", rows(r.Metrics, true))
 	p.Put(`</div>`)
 	p.evidence(r)
 	if err := p.Close(w); err != nil {
@@ -88,11 +83,11 @@ func (r Result) whole() []loadgen.Second {
 func (p *page) verdict(v loadgen.Verdict) {
 	switch {
 	case !v.Safe:
-		p.Put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
+		p.Put(`<p class="verdict unsafe">▲ %v</p>`, v.Text())
 	case !v.Harmless:
-		p.Put(`<p class="verdict harm">● %v</p>`, v.Text)
+		p.Put(`<p class="verdict harm">● %v</p>`, v.Text())
 	default:
-		p.Put(`<p class="verdict">✓ %v</p>`, v.Text)
+		p.Put(`<p class="verdict">✓ %v</p>`, v.Text())
 	}
 	for _, gap := range v.Gaps {
 		p.Put(`<p class="verdict unsafe">▲ %v</p>`, gap)
@@ -153,21 +148,27 @@ func (p *page) chart(title string, c chart) {
 
 func (p *page) latencies(m loadgen.Metrics) {
 	p.Put(`<h2>Latencies</h2><table>`)
-	p.Put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p95</th><th class="n">p99</th><th class="n">p99.9</th><th class="n">max</th></tr>`)
-	for _, l := range latencies(m) {
-		if l.latency.Count == 0 {
-			continue
+	for i, row := range latencies(m) {
+		p.Put(`<tr>`)
+		for j, text := range row {
+			switch {
+			case j == 0:
+				p.Put(`<th>%v</th>`, text)
+			case i == 0:
+				p.Put(`<th class="n">%v</th>`, text)
+			default:
+				p.Put(`<td class="n">%v</td>`, text)
+			}
 		}
-		p.Put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
-			l.name, humanize.Count(l.latency.Count), humanize.Precise(l.latency.Mean), humanize.Precise(l.latency.P50), humanize.Precise(l.latency.P90), humanize.Precise(l.latency.P95), humanize.Precise(l.latency.P99), humanize.Precise(l.latency.P999), humanize.Precise(l.latency.Max))
+		p.Put(`</tr>`)
 	}
 	p.Put(`</table>`)
 }
 
-func (p *page) figures(title string, all []pair) {
+func (p *page) pairs(title string, all []pair) {
 	p.Put(`<div><h2>%v</h2><table>`, title)
 	for _, one := range all {
-		p.Put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, formatFigure(one.value))
+		p.Put(`<tr><th>%v</th><td>%v</td></tr>`, one.name, one.value)
 	}
 	p.Put(`</table></div>`)
 }
@@ -182,42 +183,6 @@ func (p *page) evidence(r Result) {
 		p.Put(`<li>%v</li>`, sentence(e, r.Metrics.Began, func(s string) string { return s }))
 	}
 	p.Put(`</ul>`)
-}
-
-// formatFigure formats a count with thousands separators.
-func formatFigure(figure any) any {
-	if n, ok := figure.(int64); ok {
-		return humanize.Count(n)
-	}
-	return figure
-}
-
-// pair is a named figure.
-type pair struct {
-	name  string
-	value any
-}
-
-func outcomePairs(m loadgen.Metrics) []pair {
-	return []pair{
-		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
-		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
-		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
-		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Clients.Waiting)}, {"late", m.LateArrivals},
-		{"without a client", m.Backlog}, {"longest wait", humanize.Precise(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
-		{"commands per hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
-	}
-}
-
-func violationPairs(v oracle.Violations) []pair {
-	return []pair{
-		{"overlaps", v.Overlap.Count}, {"longest overlap", humanize.Precise(v.Overlap.Longest)},
-		{"overlaps of work", v.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(v.WorkOverlap.Longest)},
-		{"leases ended without notice to the holder", v.Unnotified}, {"leases lost without a fault", v.UnexplainedLoss},
-		{"overtaken in a queue", v.Overtaken}, {"fencing tokens that did not increase", v.FenceOrder},
-		{"late work", v.LateWork.Count}, {"stale writes refused", v.Fenced},
-		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck}, {"stuck keys without a fault", v.UnexplainedStuck},
-	}
 }
 
 // chart is a curve over the seconds of a run, in SVG points of a 600 by 120 area.

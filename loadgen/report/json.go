@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"math"
-	"strings"
 	"time"
 
 	"locktop/loadgen"
@@ -16,52 +15,35 @@ func (r Result) MarshalJSON() ([]byte, error) { return json.Marshal(r.document()
 
 // jsonReport is the JSON form of a report. All times are in milliseconds.
 type jsonReport struct {
-	Name       string             `json:"name"`
-	Lock       string             `json:"lock"`
-	Seed       uint64             `json:"seed"`
-	Began      time.Time          `json:"began"`
-	Elapsed    float64            `json:"elapsed_ms"`
-	Scenario   string             `json:"scenario"` // in the file format
-	Clients    int                `json:"clients"`
-	Conns      int                `json:"conns"`
-	Keys       int                `json:"keys"`
-	Counts     map[string]int64   `json:"counts"`
-	Latencies  map[string]jsonLat `json:"latencies"`
-	Figures    map[string]float64 `json:"figures"`
-	Measures   loadgen.Measures   `json:"measures"`
-	Violations map[string]int64   `json:"violations"`
-	Explained  []oracle.Explained `json:"explained"`
-	Faults     []jsonFault        `json:"faults"`
-	Evidence   []jsonEvidence     `json:"evidence"`
-	Seconds    []jsonSecond       `json:"seconds"`
-	Verdict    jsonVerdict        `json:"verdict"`
-	Witness    *jsonWitness       `json:"witness,omitempty"`
-	Agents     []jsonAgent        `json:"agents,omitempty"`
-	Baseline   []change           `json:"baseline,omitempty"`
-	LastError  string             `json:"last_error,omitempty"`
-	Unclean    string             `json:"unclean,omitempty"`
-}
-
-type jsonLat struct {
-	Count    int64   `json:"count"`
-	Censored int64   `json:"censored"`
-	Mean     float64 `json:"mean_ms"`
-	P50      float64 `json:"p50_ms"`
-	P90      float64 `json:"p90_ms"`
-	P95      float64 `json:"p95_ms"`
-	P99      float64 `json:"p99_ms"`
-	P999     float64 `json:"p99_9_ms"`
-	Max      float64 `json:"max_ms"`
+	Name      string             `json:"name"`
+	Lock      string             `json:"lock"`
+	Seed      uint64             `json:"seed"`
+	Began     time.Time          `json:"began"`
+	Elapsed   float64            `json:"elapsed_ms"`
+	Scenario  string             `json:"scenario"` // in the file format
+	Clients   int                `json:"clients"`
+	Conns     int                `json:"conns"`
+	Keys      int                `json:"keys"`
+	Figures   loadgen.Figures    `json:"figures"`
+	Explained []oracle.Explained `json:"explained"`
+	Faults    []jsonFault        `json:"faults"`
+	Evidence  []jsonEvidence     `json:"evidence"`
+	Seconds   []jsonSecond       `json:"seconds"`
+	Verdict   jsonVerdict        `json:"verdict"`
+	Witness   *jsonWitness       `json:"witness,omitempty"`
+	Agents    []jsonAgent        `json:"agents,omitempty"`
+	Baseline  map[string]any     `json:"baseline,omitempty"`
+	LastError string             `json:"last_error,omitempty"`
+	Unclean   string             `json:"unclean,omitempty"`
 }
 
 type jsonAgent struct {
-	Number    int                `json:"number"`
-	Name      string             `json:"name"`
-	Clock     float64            `json:"clock_behind_ms"`
-	Lost      bool               `json:"lost"`
-	Clients   int                `json:"clients"`
-	Counts    map[string]int64   `json:"counts"`
-	Latencies map[string]jsonLat `json:"latencies"`
+	Number  int             `json:"number"`
+	Name    string          `json:"name"`
+	Clock   float64         `json:"clock_behind_ms"`
+	Lost    bool            `json:"lost"`
+	Clients int             `json:"clients"`
+	Figures loadgen.Figures `json:"figures"`
 }
 
 type jsonWitness struct {
@@ -109,12 +91,20 @@ type jsonSecond struct {
 }
 
 type jsonVerdict struct {
-	Safe     bool     `json:"safe"`
-	Expected bool     `json:"expected"`
-	Text     string   `json:"text"`
-	Missed   []string `json:"missed"`
-	Gaps     []string `json:"gaps"`
-	Check    string   `json:"check,omitempty"`
+	Safe     bool       `json:"safe"`
+	Expected bool       `json:"expected"`
+	Text     string     `json:"text"`
+	Missed   []string   `json:"missed"`
+	Gaps     []string   `json:"gaps"`
+	Proof    *jsonProof `json:"proof,omitempty"` // absent: nothing is proved
+}
+
+// jsonProof is a proof that has a result.
+type jsonProof struct {
+	Holds        int64  `json:"holds"`
+	Unknown      int64  `json:"unknown"` // part of Holds: a fault may have ended them, and nothing is proved of them
+	Linearizable bool   `json:"linearizable"`
+	Text         string `json:"text"`
 }
 
 func ms(d time.Duration) float64 {
@@ -128,27 +118,19 @@ func (r Result) document() jsonReport {
 		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
 		Scenario: string(r.Scenario.Marshal()),
 		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,
-		Counts: counts(m), Violations: violations(m.Violations), Explained: append([]oracle.Explained{}, m.Violations.Explained...),
-		Figures: map[string]float64{
-			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),
-			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,
-			"longest_wait_ms": ms(m.Fairness.Starved), "longest_streak": float64(m.Fairness.Streak),
-			"outage_ms": ms(m.Outage.Total), "outage_longest_ms": ms(m.Outage.Longest), "stall_longest_ms": ms(m.Stall.Longest),
-			"work_overlap_longest_ms": ms(m.Violations.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.Violations.WorkOverlap.Total),
-			"server_cpu_ms": ms(m.Cost.CPU), "overlap_longest_ms": ms(m.Violations.Overlap.Longest), "overlap_total_ms": ms(m.Violations.Overlap.Total),
-		},
-		Measures: m.Measures(), Latencies: latenciesJSON(m), Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
-		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
+		Figures: m.Figures(), Explained: append([]oracle.Explained{}, m.Violations.Explained...),
+		Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text(), Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
-	if r.Proof != nil {
-		doc.Verdict.Check = r.Proof.String()
+	if p := r.Proof; p != nil && p.Holds > 0 && (p.Known || !p.Sound) {
+		doc.Verdict.Proof = &jsonProof{p.Holds, p.Unknown, p.Sound, p.String()}
 	}
 	for _, a := range r.Agents {
-		doc.Agents = append(doc.Agents, jsonAgent{a.Number, a.Name, ms(a.Clock), a.Lost, a.Clients, counts(a.Metrics), latenciesJSON(a.Metrics)})
+		doc.Agents = append(doc.Agents, jsonAgent{a.Number, a.Name, ms(a.Clock), a.Lost, a.Clients, a.Metrics.Figures()})
 	}
 	if r.Baseline != nil {
-		doc.Baseline = r.Baseline.changes(doc.Measures)
+		doc.Baseline = loadgen.NestFigures(r.Baseline.changes(doc.Figures), change.scaled)
 	}
 	if w := r.Witness; w != nil {
 		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}
@@ -174,17 +156,6 @@ func (r Result) document() jsonReport {
 		doc.Seconds = append(doc.Seconds, jsonSecond{s.Acquired, ms(s.Wait.P50), ms(s.Wait.P99)})
 	}
 	return doc
-}
-
-func latenciesJSON(m loadgen.Metrics) map[string]jsonLat {
-	all := make(map[string]jsonLat)
-	for _, l := range latencies(m) {
-		all[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
-			l.latency.Count, l.latency.Censored, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P95),
-			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
-		}
-	}
-	return all
 }
 
 func sideJSON(s oracle.Side, began time.Time) *jsonSide {

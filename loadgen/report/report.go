@@ -24,7 +24,7 @@ type Result struct {
 	Scenario loadgen.Scenario
 	Metrics  loadgen.Metrics
 	Seconds  []loadgen.Second     // of the whole run
-	Proof    *oracle.Proof        // nil = not requested
+	Proof    *oracle.Proof        // nil or without holds: nothing was recorded
 	Witness  *witness.Results     // nil = there was none
 	Agents   []loadgen.AgentState // of a load by several processes
 	Baseline *Baseline            // earlier reports to compare with; nil = none
@@ -44,23 +44,19 @@ func (r Result) Lock() string {
 func (r Result) Verdict() loadgen.Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
 	v.Gaps = append(v.Gaps, r.Gaps...)
-	if r.Proof != nil {
-		v.Safe = v.Safe && (r.Proof.Sound || !r.Proof.Known || !r.Scenario.Lock.Kind.Sound())
-		v.Text += " Checked: " + r.Proof.String() + "."
-		v.Harmless = v.Harmless && r.Proof.Sound
-		if !r.Proof.Known || r.Proof.LeftOut > 0 {
-			v.Gaps = append(v.Gaps, "The proof is not complete: "+r.Proof.String()+".")
-		}
+	if p := r.Proof; p != nil && p.Holds > 0 {
+		v.Safe = v.Safe && (p.Sound || !r.Scenario.Lock.Kind.Sound())
+		v.Harmless = v.Harmless && p.Sound
+		v.Others = append(v.Others, p.String()+".")
 	}
 	if w := r.Witness; w != nil {
 		v.Safe = v.Safe && (w.Overlaps == w.Excused || !r.Scenario.Lock.Kind.Sound())
 		v.Harmless = v.Harmless && w.Overlaps == 0
 		if w.Overlaps > 0 && r.Metrics.Violations.Overlap.Count == 0 { // only the witness has seen them
 			many := r.Scenario.Lock.TooMany()
-			v.Text = strings.ToUpper(many[:1]) + many[1:] + " were inside at once, as the order of the witness proves. " +
-				strings.TrimPrefix(strings.TrimPrefix(v.Text, r.Metrics.Together(r.Scenario)), " ")
+			v.Overlap = strings.ToUpper(many[:1]) + many[1:] + " were inside at once, as the order of the witness proves."
 		}
-		v.Text = strings.TrimSuffix(v.Text, " ") + " Witness: " + w.String() + "."
+		v.Others = append(v.Others, "Witness: "+w.String()+".")
 		if w.Unseen > 0 {
 			v.Gaps = append(v.Gaps, fmt.Sprintf("The witness did not answer %s.", humanize.Times(w.Unseen)))
 		}
@@ -136,12 +132,12 @@ func settings(s loadgen.Scenario) []pair {
 	if s.Rate > 0 {
 		all = append(all, pair{"rate", loadgen.FormatRate(s.Rate) + ", " + string(s.Arrivals)})
 	}
-	all = append(all, pair{"lock", loadgen.YAML(s.Lock)}, pair{"hold", s.Hold}, pair{"think", s.Think})
+	all = append(all, pair{"lock", loadgen.YAML(s.Lock)}, pair{"hold", s.Hold.String()}, pair{"think", s.Think.String()})
 	if s.Reads > 0 {
 		all = append(all, pair{"reads", loadgen.FormatShare(s.Reads)})
 	}
 	if s.Depth > 1 {
-		all = append(all, pair{"depth", s.Depth})
+		all = append(all, pair{"depth", strconv.Itoa(s.Depth)})
 	}
 	if s.Patience > 0 {
 		all = append(all, pair{"patience", humanize.Setting(s.Patience)})
@@ -153,7 +149,7 @@ func settings(s loadgen.Scenario) []pair {
 		all = append(all, pair{"stage", loadgen.YAML(stage)})
 	}
 	for _, threshold := range s.Thresholds {
-		all = append(all, pair{"threshold", threshold})
+		all = append(all, pair{"threshold", threshold.String()})
 	}
 	return all
 }
@@ -169,85 +165,108 @@ func sharing(s loadgen.Scenario) string {
 	return fmt.Sprintf("on %d connections; clients on the same connection share one local queue, like goroutines of one process", s.Conns)
 }
 
-// counts returns the counts whose sums hold. It counts attempts that were cut off as
-// waiting.
-func counts(m loadgen.Metrics) map[string]int64 {
-	return map[string]int64{
-		"offered": m.Offered(), "arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
-		"errors": m.Errors, "waiting": m.CutOff + int64(m.Clients.Waiting), "released": m.Released, "expired": m.Expired,
-		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Clients.Holding),
-		"late": m.LateArrivals, "backlog": m.Backlog, "attempts": m.Cost.Attempts, "renewals": m.Cost.Renewals, "commands": m.Cost.Commands,
-	}
+// sums are the counts that add up to another one.
+var sums = map[string][]string{
+	"offered":  {"arrivals", "backlog"},
+	"arrivals": {"acquired", "timed_out", "refused", "errors", "waiting"},
+	"acquired": {"released", "expired", "lost", "unconfirmed", "abandoned", "holding"},
 }
 
-func violations(v oracle.Violations) map[string]int64 {
-	return map[string]int64{
-		"overlaps": v.Overlap.Count, "overlaps_excused": v.Overlap.Excused, "work_overlaps": v.WorkOverlap.Count,
-		"untold": v.Unnotified, "unexplained_losses": v.UnexplainedLoss, "overtaken": v.Overtaken, "fence_order": v.FenceOrder, "late_work": v.LateWork.Count,
-		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "unexplained_stuck": v.UnexplainedStuck, "foreign_unlocks": v.ForeignUnlocks, "unjudged": v.Unjudged,
+// rows returns the known figures but for the latencies, in groups by the first part of their
+// names: either those of violations or all others. A count that is in a sum and has no share
+// has no row.
+func rows(m loadgen.Metrics, violations bool) (all []pair) {
+	figures, latencies := m.Figures(), loadgen.LatencyNames()
+	inSum := slices.Concat(sums["arrivals"], sums["acquired"], sums["offered"])
+	for _, name := range loadgen.FigureNames() {
+		group, part, _ := strings.Cut(name, ".")
+		_, violation := oracle.Violation(group).Kind()
+		v, known := figures[name]
+		label, text, last := loadgen.Label(group), figures.Text(name), len(all)-1
+		switch {
+		case !known || violation != violations || slices.Contains(latencies, group):
+		case part == "count" && sums[group] != nil:
+			all = append(all, pair{label, text + " = " + strings.Join(each(sums[group], func(part string) string {
+				return figures.Text(part+".count") + " " + loadgen.Label(part)
+			}), " + ")})
+		case slices.Contains(inSum, group) && figures[group+".rate"] == 0:
+		case last >= 0 && all[last].name == label:
+			if v != 0 {
+				all[last].value += ", " + loadgen.Label(part) + " " + text
+			}
+		case part == "" || part == "count":
+			all = append(all, pair{label, text})
+		default:
+			all = append(all, pair{label, loadgen.Label(part) + " " + text})
+		}
 	}
+	return all
 }
 
-// namedLatency is a latency of a run with its name.
-type namedLatency struct {
-	name    string
-	latency loadgen.Latency
+func each[A, B any](all []A, of func(A) B) (results []B) {
+	for _, one := range all {
+		results = append(results, of(one))
+	}
+	return results
 }
 
-func latencies(m loadgen.Metrics) []namedLatency {
-	return []namedLatency{
-		{"wait", m.Latency.Wait}, {"held", m.Latency.Held}, {"release", m.Latency.Release}, {"hand-off", m.Latency.Handoff}, {"renewal late", m.Latency.RenewLate},
+// latencies returns the table of the latencies that have samples, with its head.
+func latencies(m loadgen.Metrics) [][]string {
+	figures := m.Figures()
+	all := [][]string{append([]string{""}, each(loadgen.LatencyParts(), loadgen.Label)...)}
+	for _, name := range loadgen.LatencyNames() {
+		if _, known := figures[name+".count"]; known {
+			all = append(all, append([]string{loadgen.Label(name)}, each(loadgen.LatencyParts(), func(part string) string { return figures.Text(name + "." + part) })...))
+		}
 	}
+	return all
 }
 
 // WriteText writes the report as text: the verdict, what the scenario is to show, and the
 // figures. Plain must make text from the server safe for a terminal.
 func (r Result) WriteText(w io.Writer, plain func(string) string) error {
-	m, n := r.Metrics, humanize.Count[int64]
+	m := r.Metrics
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Lock(), load(r.Scenario))))
 	r.writeVerdict(t, plain)
 	r.writeScene(t, plain)
 	fmt.Fprintf(t, "\nran\t%s, seed %d\n", humanize.Precise(m.Elapsed), r.Scenario.Seed)
-	for _, setting := range settings(r.Scenario) {
-		fmt.Fprintf(t, "%s\t%s\n", setting.name, plain(fmt.Sprint(setting.value)))
-	}
+	writePairs(t, settings(r.Scenario), plain)
 	for _, f := range m.Faults {
 		fmt.Fprintf(t, "fault\t%s\n", plain(f.String()))
 	}
 	fmt.Fprintln(t)
-	fmt.Fprintf(t, "offered\t%s = %s arrivals + %s without a client\n", n(m.Offered()), n(m.Arrivals), n(m.Backlog))
-	fmt.Fprintf(t, "arrivals\t%s = %s acquired + %s timed out + %s refused + %s errors + %s still waiting\n",
-		n(m.Arrivals), n(m.Acquired), n(m.TimedOut), n(m.Refused), n(m.Errors), n(m.CutOff+int64(m.Clients.Waiting)))
-	fmt.Fprintf(t, "acquired\t%s = %s released + %s expired + %s lost + %s unconfirmed + %s abandoned + %s holding\n",
-		n(m.Acquired), n(m.Released), n(m.Expired), n(m.Lost), n(m.Unconfirmed), n(m.Abandoned), n(int64(m.Clients.Holding)))
-	if r.Scenario.Rate > 0 {
-		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.LateArrivals), n(m.Backlog))
-	}
-	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands per hold%s\n", m.Throughput(), m.CommandsPerHold(), costText(m))
-	fmt.Fprintf(t, "fairness\t%.2f (1 = equal), longest wait %s%s\n", m.Fairness.Jain, humanize.Precise(m.Fairness.Starved), streak(m))
-	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
-	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp95\tp99\tp99.9\tmax\n")
+	writePairs(t, rows(m, false), plain)
+	fmt.Fprintln(t)
 	for _, row := range latencies(m) {
-		l := row.latency
-		if l.Count > 0 {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, n(l.Count), humanize.Precise(l.Mean),
-				humanize.Precise(l.P50), humanize.Precise(l.P90), humanize.Precise(l.P95), humanize.Precise(l.P99), humanize.Precise(l.P999), humanize.Precise(l.Max))
-		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if censored := m.Latency.Wait.Censored; censored > 0 {
 		fmt.Fprintf(t, "The waits include %s that ended without the lock, with the time until this end.\n", humanize.Plural(censored, "attempt"))
 	}
-	r.writeViolations(t, plain)
+	fmt.Fprintln(t)
+	writePairs(t, rows(m, true), plain)
+	for _, e := range r.evidence() {
+		fmt.Fprintf(t, "  %s\n", sentence(e, r.Metrics.Began, plain))
+	}
 	r.writeAgents(t, plain)
 	r.writeBaseline(t, plain)
 	return t.Flush()
 }
 
+// pair is a named figure or setting.
+type pair struct{ name, value string }
+
+func writePairs(w io.Writer, all []pair, plain func(string) string) {
+	for _, one := range all {
+		fmt.Fprintf(w, "%s\t%s\n", one.name, plain(one.value))
+	}
+}
+
 // writeVerdict writes the verdict, and what makes it less than complete.
 func (r Result) writeVerdict(w io.Writer, plain func(string) string) {
 	v := r.Verdict()
-	fmt.Fprintf(w, "%s\n", v.Text)
+	fmt.Fprintf(w, "%s\n", v.Text())
 	for _, missed := range v.Missed {
 		fmt.Fprintf(w, "threshold missed: %s\n", missed)
 	}
@@ -267,9 +286,7 @@ func (r Result) writeScene(w io.Writer, plain func(string) string) {
 	if r.Scenario.Caption != "" {
 		fmt.Fprintf(w, "\n%s\n", plain(r.Scenario.Caption))
 	}
-	for _, line := range r.scene() {
-		fmt.Fprintf(w, "%s\t%s\n", line.name, plain(fmt.Sprint(line.value)))
-	}
+	writePairs(w, r.scene(), plain)
 }
 
 // scene returns what to watch in the scenario, and whether the run showed what the scenario
@@ -284,7 +301,7 @@ func (r Result) scene() []pair {
 	}
 	var seen, unseen []string
 	for _, t := range r.Scenario.Expect {
-		figure := fmt.Sprintf("%s %s (%s)", t.Metric, t.Measured(r.Metrics), strings.TrimPrefix(t.String(), t.Metric+" "))
+		figure := fmt.Sprintf("%s %s (%s)", t.Figure, t.Measured(r.Metrics), strings.TrimPrefix(t.String(), t.Figure+" "))
 		if t.Met(r.Metrics) {
 			seen = append(seen, figure)
 		} else {
@@ -302,14 +319,6 @@ func (r Result) scene() []pair {
 		text += "seen" + of + ": " + strings.Join(seen, ", ")
 	}
 	return append(all, pair{"claim", strings.TrimSuffix(text, "; ")})
-}
-
-// streak describes the most acquires in a row, which agents cannot know.
-func streak(m loadgen.Metrics) string {
-	if m.Fairness.Streak == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %s in a row by one client", humanize.Count(m.Fairness.Streak))
 }
 
 // writeAgents writes one line for each agent, and what its oracle cannot see.
@@ -341,29 +350,13 @@ func clockText(behind time.Duration) string {
 	return "+" + humanize.Precise(-behind)
 }
 
-// costText describes the known costs of a hold.
-func costText(m loadgen.Metrics) string {
-	var text string
-	if m.Acquired == 0 {
-		return text
-	}
-	if m.Cost.Attempts > 0 {
-		text = fmt.Sprintf(", %.2f attempts per hold", float64(m.Cost.Attempts)/float64(m.Acquired))
-	}
-	if m.Cost.CPU > 0 {
-		text += fmt.Sprintf(", %s of the server's CPU per hold", humanize.Precise(m.Cost.CPU/time.Duration(m.Acquired)))
-	}
-	return text
-}
-
 // WriteComparison writes one line per run, to compare runs that ran at the same time.
 func WriteComparison(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "\nside by side\tholds/s\tcommands per hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
+	columns := []string{"throughput", "commands_per_hold", "wait.p50", "wait.p99", "wait.max", "hand_off.p50", "overlap.count"}
+	fmt.Fprintf(t, "\nside by side\t%s\n", strings.Join(each(columns, loadgen.Label), "\t"))
 	for _, r := range results {
-		m := r.Metrics
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Lock(), m.Throughput(), m.CommandsPerHold(),
-			humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), humanize.Precise(m.Latency.Wait.Max), humanize.Precise(m.Latency.Handoff.P50), humanize.Count(m.Violations.Overlap.Count))
+		fmt.Fprintf(t, "%s\t%s\n", r.Lock(), strings.Join(each(columns, r.Metrics.Figures().Text), "\t"))
 	}
 	return t.Flush()
 }
@@ -371,23 +364,6 @@ func WriteComparison(w io.Writer, results []Result) error {
 // evidenceShown is how many violations of each kind a report for people shows; --json shows
 // more.
 const evidenceShown = 3
-
-func (r Result) writeViolations(w io.Writer, plain func(string) string) {
-	v, n := r.Metrics.Violations, humanize.Count[int64]
-	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(v.Overlap.Count), humanize.Precise(v.Overlap.Longest),
-		n(v.WorkOverlap.Count), humanize.Precise(v.WorkOverlap.Longest))
-	fmt.Fprintf(w, "leases\t%s ended without notice to the holder, %s lost without a fault\n", n(v.Unnotified), n(v.UnexplainedLoss))
-	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing tokens that did not increase\n", n(v.Overtaken), n(v.FenceOrder))
-	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(v.LateWork.Count), humanize.Precise(v.LateWork.Longest))
-	fmt.Fprintf(w, "stale writes\t%s refused because of their fencing token, %s accepted\n", n(v.Fenced), n(v.AcceptedStaleWrites))
-	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(v.ForeignUnlocks))
-	if len(r.Agents) == 0 {
-		fmt.Fprintf(w, "stuck keys\t%s, %s without a fault\n", n(v.Stuck), n(v.UnexplainedStuck))
-	}
-	for _, e := range r.evidence() {
-		fmt.Fprintf(w, "  %s\n", sentence(e, r.Metrics.Began, plain))
-	}
-}
 
 // evidence returns the first violations of each kind.
 func (r Result) evidence() []oracle.Evidence {
@@ -419,7 +395,7 @@ func sentence(e oracle.Evidence, began time.Time, plain func(string) string) str
 		fmt.Fprintf(&b, "%s %s inside from %s%s, deadline %s", []string{":", ";"}[min(i, 1)], oracle.ClientLabel(side.Client),
 			humanize.Precise(side.From.Sub(began)), end, humanize.Precise(side.Deadline.Sub(began)))
 		if side.Fence > 0 {
-			fmt.Fprintf(&b, ", number %d", side.Fence)
+			fmt.Fprintf(&b, ", fence %d", side.Fence)
 		}
 	}
 	if e.Cause != "" {

@@ -1,14 +1,20 @@
 package report
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"locktop/internal/check"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
@@ -33,9 +39,56 @@ func readKeys(file string) []string {
 	return strings.Fields(keys)
 }
 
+// Each figure that a threshold can name has its value in the document, at the parts of its name:
+// hand_off.p99 is .figures.hand_off.p99_ms.
 func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
-	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
-		_, err := loadgen.ParseThreshold(name + " >= 0")
-		check.True(t, err == nil || strings.Contains(err.Error(), "is not a duration"), "%s: %v", name, err)
+	r := fullReport(t)
+	var document struct{ Figures map[string]any }
+	var again struct{ Figures loadgen.Figures }
+	text := check.Must(json.Marshal(r))(t)
+	check.NoError(t, errors.Join(json.Unmarshal(text, &document), json.Unmarshal(text, &again)))
+	simple := regexp.MustCompile(`^[a-z0-9_]+$`)
+	for _, name := range loadgen.FigureNames() {
+		want, known := r.Metrics.Figures()[name]
+		got, read := again.Figures[name]
+		check.True(t, known == read && math.Abs(got-want) < 1e-6, "%s is %v, known %t, want %v, known %t", name, got, read, want, known)
+		group, part, _ := strings.Cut(name, ".")
+		check.True(t, simple.MatchString(group) && (part == "" || simple.MatchString(part)), "%s needs quotes in jq", name)
+	}
+	check.Equal(t, document.Figures["hand_off"].(map[string]any)["p99_ms"], any(float64(r.Metrics.Latency.Handoff.P99.Milliseconds())))
+	_, found := document.Figures["renewal_late"]
+	check.False(t, found, "a latency without samples has figures")
+}
+
+// Each kind of violation is a figure of thresholds, and has its sentence in the verdict, its row in
+// the reports and its key in the document.
+func TestEachViolationIsInEachOutput(t *testing.T) {
+	tallies := 0
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[oracle.Violations]()) {
+		if field.Type == reflect.TypeFor[oracle.Tally]() {
+			tallies++
+		}
+	}
+	check.Equal(t, len(oracle.Kinds()), tallies, "kinds in the table")
+	for _, k := range oracle.Kinds() {
+		var r Result
+		r.Metrics.Acquired = 1
+		*k.Of(&r.Metrics.Violations) = oracle.Tally{Count: 7}
+		r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: k.ID}}
+		threshold := check.Must(loadgen.ParseThreshold(string(k.ID) + ".count == 7"))(t)
+		check.True(t, threshold.Met(r.Metrics), "%s is not met", threshold)
+		var text, page strings.Builder
+		check.NoError(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
+		document := string(check.Must(json.Marshal(r))(t))
+		check.Contains(t, document, fmt.Sprintf(`"%s":{"count":7`, k.ID))
+		check.Contains(t, document, fmt.Sprintf(`"violation":"%s"`, k.ID))
+		check.Contains(t, page.String(), fmt.Sprintf("<th>%s</th><td>7", loadgen.Label(string(k.ID))))
+		check.True(t, regexp.MustCompile(`(?m)^`+loadgen.Label(string(k.ID))+` +7`).MatchString(text.String()), "no row of %s in\n%s", k.ID, text.String())
+		check.Contains(t, text.String(), "  "+string(k.ID)+" at ")
+		said := "at the same time (7 times"
+		if k.ID != oracle.Overlap && k.ID != oracle.WorkOverlap {
+			said = k.Sentence(7, "")[1:]
+		}
+		check.Contains(t, r.Verdict().Text(), said)
 	}
 }

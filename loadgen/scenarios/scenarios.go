@@ -23,7 +23,7 @@ func All() []loadgen.Scenario {
 			Clients:  200,
 			Hold:     loadgen.LogNormal(5*time.Millisecond, 60*time.Millisecond),
 			Think:    loadgen.Exp(200 * time.Millisecond),
-			Expect:   expect("overlap.count == 0", "late-work.count == 0", "corrupt.count == 0", "stuck.count == 0"),
+			Expect:   expect("overlap.count == 0", "late_work.count == 0", "stale_write_accepted.count == 0", "stuck_key.count == 0"),
 			Duration: 20 * time.Second,
 		},
 		{
@@ -38,7 +38,7 @@ func All() []loadgen.Scenario {
 			Conns:    5,
 			Hold:     loadgen.Const(2 * time.Millisecond),
 			Think:    loadgen.Exp(20 * time.Millisecond),
-			Expect:   expect("overlap.count == 0", "stuck.count == 0"),
+			Expect:   expect("overlap.count == 0", "stuck_key.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -51,7 +51,7 @@ func All() []loadgen.Scenario {
 			Clients:  8,
 			Hold:     loadgen.Const(20 * time.Millisecond),
 			Think:    loadgen.Exp(500 * time.Millisecond),
-			Expect:   expect("hand-off.p90 > 100ms", "overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
+			Expect:   expect("hand_off.p90 > 100ms", "overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0"),
 			Duration: 20 * time.Second,
 		},
 		{
@@ -67,14 +67,14 @@ func All() []loadgen.Scenario {
 				{At: 2 * time.Second, Kind: loadgen.Crash, Clients: 2, For: 3 * time.Second},
 				{At: 6 * time.Second, Kind: loadgen.Crash, For: 2 * time.Second},
 			},
-			Expect:   expect("abandoned.count == 3", "overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
+			Expect:   expect("abandoned.count == 3", "overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
 			Name: "freeze",
 			Caption: "A holder gets no CPU for longer than its lease, continues its work afterwards, and writes. " +
 				"The lock kept its promise, but the data is corrupt: no lease can stop a client that does not run.",
-			Watch:   "late work and stale writes accepted, with 0 overlaps within leases",
+			Watch:   "late work and stale write accepted, with 0 overlaps within leases",
 			Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second},
 			Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 			Clients: 6,
@@ -84,14 +84,14 @@ func All() []loadgen.Scenario {
 				{At: time.Second, Kind: loadgen.Freeze, For: 3 * time.Second},
 				{At: 5 * time.Second, Kind: loadgen.Freeze, Clients: 2, For: 2 * time.Second},
 			},
-			Expect:   expect("late-work.count > 0", "corrupt.count > 0", "fenced.count == 0", "overlap.count == 0", "work-overlap.count > 0", "foreign-unlock.count == 0"),
+			Expect:   expect("late_work.count > 0", "stale_write_accepted.count > 0", "stale_write_refused.count == 0", "overlap.count == 0", "work_overlap.count > 0", "foreign_unlock.count == 0"),
 			Duration: 9 * time.Second,
 		},
 		{
 			Name: "freeze-fenced",
 			Caption: "A holder freezes as in the scene freeze, but each hold has a fencing token, and the resource refuses a token below the largest one that it has seen. " +
 				"The late write is refused.",
-			Watch:   "refused stale writes, which the scene freeze accepts",
+			Watch:   "stale write refused: the scene freeze accepts such writes",
 			Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Fence: true},
 			Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 			Clients: 6,
@@ -101,7 +101,7 @@ func All() []loadgen.Scenario {
 				{At: time.Second, Kind: loadgen.Freeze, For: 3 * time.Second},
 				{At: 5 * time.Second, Kind: loadgen.Freeze, Clients: 2, For: 2 * time.Second},
 			},
-			Expect:   expect("late-work.count > 0", "fenced.count > 0", "corrupt.count == 0", "overlap.count == 0", "foreign-unlock.count == 0"),
+			Expect:   expect("late_work.count > 0", "stale_write_refused.count > 0", "stale_write_accepted.count == 0", "overlap.count == 0", "foreign_unlock.count == 0"),
 			Duration: 9 * time.Second,
 		},
 		{
@@ -114,7 +114,7 @@ func All() []loadgen.Scenario {
 			Clients:  3,
 			Hold:     loadgen.Const(3 * time.Second),
 			Think:    loadgen.Exp(200 * time.Millisecond),
-			Expect:   expect("renewals.count > 0", "lost.rate == 0%", "overlap.count == 0", "late-work.count == 0"),
+			Expect:   expect("renewals.count > 0", "lost.rate == 0%", "overlap.count == 0", "late_work.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -127,21 +127,21 @@ func All() []loadgen.Scenario {
 			Clients:  3,
 			Hold:     loadgen.Const(3 * time.Second),
 			Think:    loadgen.Exp(200 * time.Millisecond),
-			Expect:   expect("expired.count > 0", "overlap.count == 0", "late-work.count == 0", "corrupt.count == 0"),
+			Expect:   expect("expired.count > 0", "overlap.count == 0", "late_work.count == 0", "stale_write_accepted.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
 			Name: "readers-writers",
 			Caption: "Nine in ten clients are readers, which share the lock, and the others are writers, which hold it alone. " +
 				"Neither side starves: a waiting writer keeps new readers out, and readers that waited come before the next writer.",
-			Watch:    "longest wait, and 0 overlaps of a writer with another client",
+			Watch:    "wait max, and 0 overlaps of a writer with another client",
 			Lock:     loadgen.Lock{Kind: loadgen.RW, TTL: 2 * time.Second},
 			Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 			Clients:  30,
 			Reads:    0.9,
 			Hold:     loadgen.Exp(20 * time.Millisecond),
 			Think:    loadgen.Exp(50 * time.Millisecond),
-			Expect:   expect("overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
+			Expect:   expect("overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -154,7 +154,7 @@ func All() []loadgen.Scenario {
 			Depth:    3,
 			Hold:     loadgen.Exp(20 * time.Millisecond),
 			Think:    loadgen.Exp(50 * time.Millisecond),
-			Expect:   expect("overlap.count == 0", "late-work.count == 0", "stuck.count == 0", "errors.count == 0"),
+			Expect:   expect("overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0", "errors.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -169,7 +169,7 @@ func All() []loadgen.Scenario {
 			Hold:     loadgen.Exp(20 * time.Millisecond),
 			Think:    loadgen.Exp(20 * time.Millisecond),
 			Faults:   []loadgen.Fault{{At: 2 * time.Second, Kind: loadgen.Crash, For: 3 * time.Second}},
-			Expect:   expect("overlap.count == 0", "work-overlap.count == 0", "stuck.count == 0", "abandoned.count == 1"),
+			Expect:   expect("overlap.count == 0", "work_overlap.count == 0", "stuck_key.count == 0", "abandoned.count == 1"),
 			Duration: 6 * time.Second,
 		},
 		{
@@ -183,7 +183,7 @@ func All() []loadgen.Scenario {
 			Hold:     loadgen.Exp(20 * time.Millisecond),
 			Think:    loadgen.Exp(20 * time.Millisecond),
 			Faults:   []loadgen.Fault{{At: 2 * time.Second, Kind: loadgen.Crash, For: 3 * time.Second}},
-			Expect:   expect("overlap.count == 0", "work-overlap.count == 0", "stuck.count == 0", "abandoned.count == 1", "acquired.count > 100"),
+			Expect:   expect("overlap.count == 0", "work_overlap.count == 0", "stuck_key.count == 0", "abandoned.count == 1", "acquired.count > 100"),
 			Duration: 6 * time.Second,
 		},
 		{
@@ -199,7 +199,7 @@ func All() []loadgen.Scenario {
 				{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 1, For: 5 * time.Second},
 				{At: 3 * time.Second, Kind: loadgen.NodeDown, Node: 4, For: 4 * time.Second},
 			},
-			Expect:   expect("overlap.count == 0", "late-work.count == 0", "stuck.count == 0", "acquired.count > 0"),
+			Expect:   expect("overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0", "acquired.count > 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -217,7 +217,7 @@ func All() []loadgen.Scenario {
 				{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 2, For: 4 * time.Second},
 				{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 5, For: 4 * time.Second},
 			},
-			Expect:   expect("errors.count > 0", "overlap.count == 0", "late-work.count == 0", "acquired.count > 0"),
+			Expect:   expect("errors.count > 0", "overlap.count == 0", "late_work.count == 0", "acquired.count > 0"),
 			Duration: 10 * time.Second,
 		},
 		{
@@ -233,7 +233,7 @@ func All() []loadgen.Scenario {
 			Faults: []loadgen.Fault{
 				{At: 2 * time.Second, Kind: loadgen.DropReplies, For: 4 * time.Second},
 			},
-			Expect:   expect("wait.max > 1s", "overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
+			Expect:   expect("wait.max > 1s", "overlap.count == 0", "late_work.count == 0", "stuck_key.count == 0"),
 			Duration: 9 * time.Second,
 		},
 		{
@@ -249,7 +249,7 @@ func All() []loadgen.Scenario {
 			Faults: []loadgen.Fault{
 				{At: 2 * time.Second, Kind: loadgen.Crash, Before: "EXPIRE"},
 			},
-			Expect:   expect("stuck.count == 1", "overlap.count == 0", "foreign-unlock.count == 0"),
+			Expect:   expect("stuck_key.count == 1", "overlap.count == 0", "foreign_unlock.count == 0"),
 			Duration: 6 * time.Second,
 		},
 		{
@@ -278,7 +278,7 @@ func All() []loadgen.Scenario {
 			Clients:  6,
 			Hold:     loadgen.Bimodal(100*time.Millisecond, 450*time.Millisecond, 0.3),
 			Think:    loadgen.Exp(20 * time.Millisecond),
-			Expect:   expect("foreign-unlock.count > 0", "overlap.count > 0", "late-work.count > 0"),
+			Expect:   expect("foreign_unlock.count > 0", "overlap.count > 0", "late_work.count > 0"),
 			Duration: 6 * time.Second,
 		},
 		{
@@ -296,21 +296,21 @@ func All() []loadgen.Scenario {
 				{At: 3 * time.Second, Kind: loadgen.Freeze, Before: "DEL", Clients: 2, For: time.Second},
 				{At: 5 * time.Second, Kind: loadgen.Freeze, Before: "DEL", Clients: 2, For: time.Second},
 			},
-			Expect:   expect("foreign-unlock.count > 0"),
+			Expect:   expect("foreign_unlock.count > 0"),
 			Duration: 9 * time.Second,
 		},
 		{
 			Name: "counted",
 			Caption: "A client renews its lock twice, but the work takes longer than that. " +
 				"Nothing tells the holder: its counter says that it is still inside, so it writes while the next holder is inside.",
-			Watch:    "late work and stale writes accepted",
+			Watch:    "late work and stale write accepted",
 			Lock:     loadgen.Lock{Kind: "classic/counted", TTL: 600 * time.Millisecond, Renew: loadgen.Renew{Max: 2}},
 			Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 			Clients:  4,
 			Depth:    2,
 			Hold:     loadgen.Const(1500 * time.Millisecond),
 			Think:    loadgen.Exp(50 * time.Millisecond),
-			Expect:   expect("late-work.count > 0", "work-overlap.count > 0", "corrupt.count > 0"),
+			Expect:   expect("late_work.count > 0", "work_overlap.count > 0", "stale_write_accepted.count > 0"),
 			Duration: 8 * time.Second,
 		},
 		{

@@ -77,7 +77,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) (m loadgen.Metri
 		m = run.Metrics()
 		missed = loadgen.Missed(s.Expect, m)
 		v := m.Verdict(s)
-		check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
+		check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text())
 		for _, rdb := range append([]loadgen.RedisClient{on.Redis}, on.Nodes...) {
 			keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
 			check.True(t, err == nil && len(keys) == 0, "%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
