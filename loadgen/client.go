@@ -263,7 +263,9 @@ func (c *client) work(halt context.Context, l lease, v *oracle.Occupancy, hold t
 	}
 	var over <-chan struct{}
 	for {
-		if f, found := c.faults.take(c.hitsInHold); found {
+		// A fault of the network waits until the client has its own connections.
+		hits := func(f Fault) bool { return insideHold(f) && (c.network != nil || !f.needsOwnConns()) }
+		if f, found := c.faults.take(hits); found {
 			if result := c.applyInHold(halt, v, f); result != workOK {
 				return result
 			}

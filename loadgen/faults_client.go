@@ -97,12 +97,6 @@ func (c *client) crash(w *network, f Fault) {
 	w.kill()
 }
 
-// hitsInHold reports whether a fault affects the client inside a hold, now. A fault of
-// the network waits until the client has its own connections.
-func (c *client) hitsInHold(f Fault) bool {
-	return insideHold(f) && (c.network != nil || !f.needsOwnConns())
-}
-
 // partition cuts the client off for the duration of the fault.
 func (c *client) partition(f Fault, repliesOnly bool) {
 	w := c.network
@@ -169,12 +163,19 @@ func (c *client) beforeCommand(w *network, command string) func() error {
 func (c *client) waitReplacement(stay context.Context) {
 	f, old := c.fleet, c.session
 	f.tasks.Go(func() { _ = old.close() }) // its network does not work
-	f.recorder.clientDied(c.number)
+	f.recorder.update(func(m *Metrics) {
+		f.recorder.of(c.number).state = Dead
+		move(&m.Clients.Idle, &m.Clients.Dead)
+	})
 	pause(stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil
 	c.reconnect()
 	f.oracle.TroubleEnded(oracle.Crash, c.number, oracle.Everybody, time.Now())
-	f.recorder.clientReplaced(c.number)
+	f.recorder.update(func(m *Metrics) {
+		one := f.recorder.of(c.number)
+		one.state, one.trouble = Thinking, Thinking
+		move(&m.Clients.Dead, &m.Clients.Idle)
+	})
 }
 
 // reconnect gives the client that replaces a crashed one its session.

@@ -17,10 +17,10 @@ import (
 // figure is an entry of the table of figures. Thresholds, reports, baselines and the screen
 // read the table.
 type figure struct {
-	name  string // in a threshold: "wait.p99"; in JSON its parts are keys, and that of a time ends with _ms
+	name  string // in a threshold: "wait.p99"
 	unit  unit
-	value func(*Metrics) float64 // times in seconds, shares from 0 to 1
-	known func(*Metrics) bool    // whether there are samples; nil: always
+	value func(Metrics) float64 // times in seconds, shares from 0 to 1
+	known func(Metrics) bool    // whether there are samples; nil: always
 }
 
 type unit uint8
@@ -34,122 +34,107 @@ const (
 
 // of returns the value of the figure, and whether it is known.
 func (f figure) of(m Metrics) (v float64, known bool) {
-	if f.value == nil || f.known != nil && !f.known(&m) {
+	if f.value == nil || f.known != nil && !f.known(m) {
 		return 0, false
 	}
-	return f.value(&m), true
+	return f.value(m), true
+}
+
+// path returns the keys of the figure in JSON, and the factor of its unit there.
+func (f figure) path() (group, part string, scale float64) {
+	path, scale := f.name, 1.0
+	if f.unit == timed {
+		path, scale = path+"_ms", 1000
+	}
+	group, part, _ = strings.Cut(path, ".")
+	return group, part, scale
 }
 
 // figures returns the table.
-var figures = sync.OnceValue(func() []figure {
-	all := countFigures()
+var figures = sync.OnceValue(func() (all []figure) {
+	count := func(name string, of func(Metrics) int64) {
+		all = append(all, figure{name + ".count", number, func(m Metrics) float64 { return float64(of(m)) }, nil})
+	}
+	rate := func(name string, part, whole func(Metrics) int64) {
+		all = append(all, figure{name + ".rate", share, func(m Metrics) float64 { return float64(part(m)) / float64(whole(m)) }, func(m Metrics) bool { return whole(m) > 0 }})
+	}
+	arrivals, acquired := func(m Metrics) int64 { return m.Arrivals }, func(m Metrics) int64 { return m.Acquired }
+	late, timedOut, failed := func(m Metrics) int64 { return m.LateArrivals }, func(m Metrics) int64 { return m.TimedOut }, func(m Metrics) int64 { return m.Errors }
+	count("offered", Metrics.Offered)
+	count("arrivals", arrivals)
+	count("backlog", func(m Metrics) int64 { return m.Backlog })
+	count("late", late)
+	rate("late", late, arrivals)
+	count("acquired", acquired)
+	count("timed_out", timedOut)
+	rate("timed_out", timedOut, arrivals)
+	count("refused", func(m Metrics) int64 { return m.Refused })
+	count("errors", failed)
+	rate("errors", failed, arrivals)
+	count("waiting", func(m Metrics) int64 { return m.CutOff + int64(m.Clients.Waiting) })
+	count("released", func(m Metrics) int64 { return m.Released })
+	count("expired", func(m Metrics) int64 { return m.Expired })
+	count("lost", func(m Metrics) int64 { return m.Lost })
+	rate("lost", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired)
+	count("unconfirmed", func(m Metrics) int64 { return m.Unconfirmed })
+	count("abandoned", func(m Metrics) int64 { return m.Abandoned })
+	count("holding", func(m Metrics) int64 { return int64(m.Clients.Holding) })
+	count("attempts", func(m Metrics) int64 { return m.Cost.Attempts })
+	count("renewals", func(m Metrics) int64 { return m.Cost.Renewals })
+	count("commands", func(m Metrics) int64 { return m.Cost.Commands })
+	count("unjudged", func(m Metrics) int64 { return m.Violations.Unjudged })
 	for _, k := range oracle.Kinds() {
-		all = append(all, violationFigures(k)...)
+		add := func(part string, u unit, of func(*oracle.Tally) float64) {
+			all = append(all, figure{string(k.ID) + "." + part, u, func(m Metrics) float64 { return of(k.Of(&m.Violations)) }, func(m Metrics) bool { return !k.Of(&m.Violations).Unknown }})
+		}
+		add("count", number, func(t *oracle.Tally) float64 { return float64(t.Count) })
+		if k.Excusable {
+			add("excused", number, func(t *oracle.Tally) float64 { return float64(t.Excused) })
+		}
+		if k.Lasts {
+			add("total", timed, func(t *oracle.Tally) float64 { return t.Total.Seconds() })
+			add("longest", timed, func(t *oracle.Tally) float64 { return t.Longest.Seconds() })
+		}
 	}
-	acquired := func(m *Metrics) bool { return m.Acquired > 0 }
+	held := func(m Metrics) bool { return m.Acquired > 0 }
 	all = append(all,
-		figure{"throughput", perSecond, func(m *Metrics) float64 { return m.Throughput() }, nil},
-		figure{"commands_per_hold", number, func(m *Metrics) float64 { return m.CommandsPerHold() }, acquired},
-		figure{"attempts_per_hold", number, func(m *Metrics) float64 { return float64(m.Cost.Attempts) / float64(m.Acquired) }, func(m *Metrics) bool { return acquired(m) && m.Cost.Attempts > 0 }},
-		figure{"server_cpu_per_hold", timed, func(m *Metrics) float64 { return m.Cost.CPU.Seconds() / float64(m.Acquired) }, func(m *Metrics) bool { return acquired(m) && m.Cost.CPU > 0 }},
-		figure{"utilisation", share, func(m *Metrics) float64 { return m.Utilisation }, acquired},
-		figure{"fairness.jain", number, func(m *Metrics) float64 { return m.Fairness.Jain }, acquired},
-		figure{"fairness.starved", timed, func(m *Metrics) float64 { return m.Fairness.Starved.Seconds() }, func(m *Metrics) bool { return m.Offered() > 0 }},
-		figure{"fairness.streak", number, func(m *Metrics) float64 { return float64(m.Fairness.Streak) }, func(m *Metrics) bool { return m.Fairness.Streak > 0 }},
-		figure{"outage.total", timed, func(m *Metrics) float64 { return m.Outage.Total.Seconds() }, nil},
-		figure{"outage.longest", timed, func(m *Metrics) float64 { return m.Outage.Longest.Seconds() }, nil},
-		figure{"outage.restarts", number, func(m *Metrics) float64 { return float64(m.Outage.Lost) }, nil},
-		figure{"stall.total", timed, func(m *Metrics) float64 { return m.Stall.Total.Seconds() }, nil},
-		figure{"stall.longest", timed, func(m *Metrics) float64 { return m.Stall.Longest.Seconds() }, nil})
+		figure{"throughput", perSecond, Metrics.Throughput, nil},
+		figure{"commands_per_hold", number, Metrics.CommandsPerHold, held},
+		figure{"attempts_per_hold", number, func(m Metrics) float64 { return float64(m.Cost.Attempts) / float64(m.Acquired) }, func(m Metrics) bool { return held(m) && m.Cost.Attempts > 0 }},
+		figure{"server_cpu_per_hold", timed, func(m Metrics) float64 { return m.Cost.CPU.Seconds() / float64(m.Acquired) }, func(m Metrics) bool { return held(m) && m.Cost.CPU > 0 }},
+		figure{"utilisation", share, func(m Metrics) float64 { return m.Utilisation }, held},
+		figure{"fairness.jain", number, func(m Metrics) float64 { return m.Fairness.Jain }, held},
+		figure{"fairness.starved", timed, func(m Metrics) float64 { return m.Fairness.Starved.Seconds() }, func(m Metrics) bool { return m.Offered() > 0 }},
+		figure{"fairness.streak", number, func(m Metrics) float64 { return float64(m.Fairness.Streak) }, func(m Metrics) bool { return m.Fairness.Streak > 0 }},
+		figure{"outage.total", timed, func(m Metrics) float64 { return m.Outage.Total.Seconds() }, nil},
+		figure{"outage.longest", timed, func(m Metrics) float64 { return m.Outage.Longest.Seconds() }, nil},
+		figure{"outage.restarts", number, func(m Metrics) float64 { return float64(m.Outage.Lost) }, nil},
+		figure{"stall.total", timed, func(m Metrics) float64 { return m.Stall.Total.Seconds() }, nil},
+		figure{"stall.longest", timed, func(m Metrics) float64 { return m.Stall.Longest.Seconds() }, nil},
+		figure{"wait.censored", number, func(m Metrics) float64 { return float64(m.Latency.Wait.Censored) }, func(m Metrics) bool { return m.Latency.Wait.Count > 0 }})
 	for i, name := range LatencyNames() {
-		all = append(all, latencyFigures(name, func(m *Metrics) Latency { return m.Latency.all()[i] })...)
+		of := func(m Metrics) Latency {
+			return []Latency{m.Latency.Wait, m.Latency.Release, m.Latency.Held, m.Latency.Handoff, m.Latency.RenewLate}[i]
+		}
+		for j, part := range LatencyParts() {
+			all = append(all, figure{name + "." + part, timed, func(m Metrics) float64 {
+				l := of(m)
+				return []time.Duration{time.Duration(l.Count) * time.Second, l.Mean, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max}[j].Seconds()
+			}, func(m Metrics) bool { return of(m).Count > 0 }})
+			if j == 0 {
+				all[len(all)-1].unit = number
+			}
+		}
 	}
-	return append(all, figure{"wait.censored", number, func(m *Metrics) float64 { return float64(m.Latency.Wait.Censored) }, func(m *Metrics) bool { return m.Latency.Wait.Count > 0 }})
+	return all
 })
 
-// countFigures returns the counts of attempts and holds, and the shares of some.
-func countFigures() (all []figure) {
-	for _, c := range []struct {
-		name  string
-		of    func(*Metrics) int64
-		whole func(*Metrics) int64 // of which a share is a figure, too; nil: none
-		part  func(*Metrics) int64 // that is the share; nil: the count
-	}{
-		{name: "offered", of: func(m *Metrics) int64 { return m.Offered() }},
-		{name: "arrivals", of: arrivals},
-		{name: "backlog", of: func(m *Metrics) int64 { return m.Backlog }},
-		{name: "late", of: func(m *Metrics) int64 { return m.LateArrivals }, whole: arrivals},
-		{name: "acquired", of: acquisitions},
-		{name: "timed_out", of: func(m *Metrics) int64 { return m.TimedOut }, whole: arrivals},
-		{name: "refused", of: func(m *Metrics) int64 { return m.Refused }},
-		{name: "errors", of: func(m *Metrics) int64 { return m.Errors }, whole: arrivals},
-		{name: "waiting", of: func(m *Metrics) int64 { return m.CutOff + int64(m.Clients.Waiting) }},
-		{name: "released", of: func(m *Metrics) int64 { return m.Released }},
-		{name: "expired", of: func(m *Metrics) int64 { return m.Expired }},
-		{name: "lost", of: func(m *Metrics) int64 { return m.Lost }, whole: acquisitions, part: func(m *Metrics) int64 { return m.Lost + m.Expired }},
-		{name: "unconfirmed", of: func(m *Metrics) int64 { return m.Unconfirmed }},
-		{name: "abandoned", of: func(m *Metrics) int64 { return m.Abandoned }},
-		{name: "holding", of: func(m *Metrics) int64 { return int64(m.Clients.Holding) }},
-		{name: "attempts", of: func(m *Metrics) int64 { return m.Cost.Attempts }},
-		{name: "renewals", of: func(m *Metrics) int64 { return m.Cost.Renewals }},
-		{name: "commands", of: func(m *Metrics) int64 { return m.Cost.Commands }},
-		{name: "unjudged", of: func(m *Metrics) int64 { return m.Violations.Unjudged }},
-	} {
-		all = append(all, figure{c.name + ".count", number, func(m *Metrics) float64 { return float64(c.of(m)) }, nil})
-		if c.whole == nil {
-			continue
-		}
-		part := c.of
-		if c.part != nil {
-			part = c.part
-		}
-		all = append(all, figure{c.name + ".rate", share, func(m *Metrics) float64 { return float64(part(m)) / float64(c.whole(m)) }, func(m *Metrics) bool { return c.whole(m) > 0 }})
-	}
-	return all
-}
-
-func arrivals(m *Metrics) int64     { return m.Arrivals }
-func acquisitions(m *Metrics) int64 { return m.Acquired }
-
-// violationFigures returns the figures of a kind of violation.
-func violationFigures(k oracle.Kind) []figure {
-	add := func(name string, u unit, of func(*oracle.Tally) float64) figure {
-		return figure{string(k.ID) + "." + name, u, func(m *Metrics) float64 { return of(k.Of(&m.Violations)) }, func(m *Metrics) bool { return !k.Of(&m.Violations).Unknown }}
-	}
-	all := []figure{add("count", number, func(t *oracle.Tally) float64 { return float64(t.Count) })}
-	if k.Excusable {
-		all = append(all, add("excused", number, func(t *oracle.Tally) float64 { return float64(t.Excused) }))
-	}
-	if k.Lasts {
-		all = append(all, add("total", timed, func(t *oracle.Tally) float64 { return t.Total.Seconds() }),
-			add("longest", timed, func(t *oracle.Tally) float64 { return t.Longest.Seconds() }))
-	}
-	return all
-}
-
-// LatencyNames returns the names of the latencies in the order of the fields.
+// LatencyNames returns the names of the latencies.
 func LatencyNames() []string { return []string{"wait", "release", "held", "hand_off", "renewal_late"} }
 
 // LatencyParts returns the names of the figures of each latency, without the latency.
 func LatencyParts() []string {
 	return []string{"count", "mean", "p50", "p90", "p95", "p99", "p99_9", "max"}
-}
-
-func (l Latencies) all() []Latency {
-	return []Latency{l.Wait, l.Release, l.Held, l.Handoff, l.RenewLate}
-}
-
-// latencyFigures returns the figures of a latency.
-func latencyFigures(name string, latency func(*Metrics) Latency) (all []figure) {
-	samples := func(m *Metrics) bool { return latency(m).Count > 0 }
-	all = append(all, figure{name + ".count", number, func(m *Metrics) float64 { return float64(latency(m).Count) }, samples})
-	for i, part := range LatencyParts()[1:] {
-		all = append(all, figure{name + "." + part, timed, func(m *Metrics) float64 {
-			l := latency(m)
-			return []time.Duration{l.Mean, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max}[i].Seconds()
-		}, samples})
-	}
-	return all
 }
 
 func figureNamed(name string) (figure, bool) {
@@ -189,39 +174,33 @@ func (f Figures) Text(name string) string {
 	if !known {
 		return "?"
 	}
-	return FigureText(name, v)
-}
-
-// FigureText returns a value of a figure with its unit.
-func FigureText(name string, v float64) string {
-	f, _ := figureNamed(name)
-	return f.unit.text(v)
+	of, _ := figureNamed(name)
+	return of.unit.text(v)
 }
 
 // MarshalJSON returns the figures as nested objects: hand_off.p99 is {"hand_off": {"p99_ms": …}}.
 func (f Figures) MarshalJSON() ([]byte, error) {
-	return json.Marshal(NestFigures(f, func(v, scale float64) any { return math.Round(v*scale*1e6) / 1e6 }))
+	return json.Marshal(NestFigures(f, func(v, scale float64) any { return InJSON(v * scale) }))
 }
 
-// NestFigures returns values by the names of figures as nested objects for JSON. A value in
-// JSON is that of the figure times scale: times are in milliseconds.
+// InJSON rounds a number for JSON.
+func InJSON(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+
+// NestFigures returns values by the names of figures as nested objects for JSON. convert returns a
+// value in JSON; scale is 1000 for a time, which is in milliseconds there.
 func NestFigures[V any](values map[string]V, convert func(v V, scale float64) any) map[string]any {
 	all := make(map[string]any)
 	for name, v := range values {
 		f, _ := figureNamed(name)
-		group, part, nested := strings.Cut(name, ".")
-		key, scale := group, 1.0
-		in := all
-		if nested {
-			if all[group] == nil {
-				all[group] = make(map[string]any)
-			}
-			in, key = all[group].(map[string]any), part
+		group, part, scale := f.path()
+		if part == "" {
+			all[group] = convert(v, scale)
+			continue
 		}
-		if f.unit == timed {
-			key, scale = key+"_ms", 1000
+		if all[group] == nil {
+			all[group] = make(map[string]any)
 		}
-		in[key] = convert(v, scale)
+		all[group].(map[string]any)[part] = convert(v, scale)
 	}
 	return all
 }
@@ -234,13 +213,10 @@ func (f *Figures) UnmarshalJSON(text []byte) error {
 	}
 	*f = make(Figures)
 	for _, one := range figures() {
-		value, scale, path := any(all), 1.0, one.name
-		if one.unit == timed {
-			path, scale = path+"_ms", 1000
-		}
-		for key := range strings.SplitSeq(path, ".") {
-			object, _ := value.(map[string]any)
-			value = object[key]
+		group, part, scale := one.path()
+		value := all[group]
+		if object, nested := value.(map[string]any); nested {
+			value = object[part]
 		}
 		if v, ok := value.(float64); ok {
 			(*f)[one.name] = v / scale

@@ -279,7 +279,7 @@ type slot struct {
 }
 
 // resize starts clients with admit, or tells those with the highest numbers to leave,
-// until n stay. It does not wait for them. It does nothing after stopAdmitting.
+// until n stay. It does not wait for them. It does nothing if the pool is closed.
 func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,13 +313,6 @@ func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
 		}
 	}
 	return nil
-}
-
-// stopAdmitting prevents new clients.
-func (p *clientPool) stopAdmitting() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
 }
 
 // free frees the slot of a client that has ended.
@@ -384,7 +377,10 @@ func (f *fleet) admit(place int) (*slot, error) {
 	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
 		defer f.clients.free(place)
-		defer f.recorder.clientLeft(number)
+		defer f.recorder.update(func(m *Metrics) {
+			f.recorder.of(number).present = false
+			m.Clients.Total, m.Clients.Idle = m.Clients.Total-1, m.Clients.Idle-1
+		})
 		return c.run(f.ctx, stay)
 	})
 	return &slot{leave: leave, client: c}, nil
@@ -420,7 +416,9 @@ func (f *fleet) apply(s Scenario) error {
 // stop ends all clients, waits for them, and deletes the keys of the run. It returns
 // the first error that prevented a release.
 func (f *fleet) stop() error {
-	f.clients.stopAdmitting()
+	f.clients.mu.Lock()
+	f.clients.closed = true
+	f.clients.mu.Unlock()
 	now := time.Now()
 	f.cancel()
 	f.schedule.set(0, now) // no more arrivals

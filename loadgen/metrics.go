@@ -232,15 +232,6 @@ func (r *recorder) clientJoined(client int) {
 	r.totals.Clients.Idle++
 }
 
-// clientLeft removes a client. It must be thinking.
-func (r *recorder) clientLeft(client int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of(client).present = false
-	r.totals.Clients.Total--
-	r.totals.Clients.Idle--
-}
-
 // arrive counts an attempt that was due at due; late means that no client was free
 // then.
 func (r *recorder) arrive(client int, due time.Time, late bool) {
@@ -321,22 +312,6 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 		r.totals.Unconfirmed++
 		r.totals.LastErr = err.Error()
 	}
-}
-
-// clientDied counts a thinking client as dead. ClientReplaced reverses this.
-func (r *recorder) clientDied(client int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of(client).state = Dead
-	move(&r.totals.Clients.Idle, &r.totals.Clients.Dead)
-}
-
-func (r *recorder) clientReplaced(client int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.of(client)
-	c.state, c.trouble = Thinking, Thinking
-	move(&r.totals.Clients.Dead, &r.totals.Clients.Idle)
 }
 
 // trouble shows a client as frozen or partitioned until over is called.

@@ -38,7 +38,7 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 	for _, t := range unseen {
 		v.Gaps = append(v.Gaps, "The scene did not show its claim: "+t.missed(m)+".")
 	}
-	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, Threshold.onOutage) {
+	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, func(t Threshold) bool { return strings.HasPrefix(t.Figure, "outage.") }) {
 		v.Gaps = append(v.Gaps, o.String())
 	}
 	if n := m.Violations.Unjudged; 2*n > m.Acquired {
@@ -52,9 +52,6 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 func (t Threshold) missed(m Metrics) string {
 	return fmt.Sprintf("%s, but it is %s", t, t.Measured(m))
 }
-
-// onOutage reports whether the threshold limits an outage.
-func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Figure, "outage.") }
 
 // String describes the outage in sentences.
 func (o Outage) String() string {

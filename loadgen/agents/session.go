@@ -60,7 +60,12 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 		}
 	}()
 	ctx := l.beginOpening(s)
-	defer l.endOpening()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.cancel(nil)
+		l.opening = nil
+	}()
 	soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
 	defer cancel()
 	if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
@@ -101,13 +106,6 @@ func (l *Load) beginOpening(s *session) context.Context {
 	ctx, l.cancel = context.WithCancelCause(l.closing)
 	l.opening = s
 	return ctx
-}
-
-func (l *Load) endOpening() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cancel(nil)
-	l.opening = nil
 }
 
 // startIn is the time from the order to start to the start. It is long enough for the order

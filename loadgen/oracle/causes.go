@@ -13,7 +13,7 @@ import (
 // Cause is something outside a lock that may explain a violation.
 type Cause string
 
-// Faults that a generator injects.
+// Causes: faults that a generator injects, and below what it notices.
 const (
 	Crash        Cause = "crash"
 	Freeze       Cause = "freeze"
@@ -27,10 +27,7 @@ const (
 	NodeDown     Cause = "node-down"
 	RestartEmpty Cause = "node-restart-empty"
 	Failover     Cause = "failover"
-)
 
-// Other causes.
-const (
 	Stalled    Cause = "stall"     // the process of the clients did not run
 	Unanswered Cause = "outage"    // a server did not answer
 	Restarted  Cause = "restart"   // a server was restarted or replaced

@@ -1,11 +1,5 @@
 package oracle
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
-
 // cut is a trouble that deleted the locks of some keys. Times are those of a recordedHold.
 type cut struct {
 	cause    Cause
@@ -66,23 +60,4 @@ func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int
 		parts = apart
 	}
 	return parts, leftOut
-}
-
-// counted joins causes, each with the number of its times if there are several.
-func counted(causes []Cause) string {
-	var all []string
-	for _, cause := range slices.Compact(slices.Sorted(slices.Values(causes))) {
-		n := 0
-		for _, other := range causes {
-			if other == cause {
-				n++
-			}
-		}
-		text := string(cause)
-		if n > 1 {
-			text = fmt.Sprintf("%d × %s", n, cause)
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, ", ")
 }

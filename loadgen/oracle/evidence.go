@@ -56,28 +56,23 @@ func (t *Tally) add(other Tally) {
 func (t *Tally) lasted(d time.Duration) { t.Total, t.Longest = t.Total+d, max(t.Longest, d) }
 
 // Broken returns the number of violations that a sound lock must prevent.
-func (v Violations) Broken() int64 {
-	return v.sum(func(k Kind, t *Tally) int64 { return when(k.Severity == Broken, t.Count-t.Excused) })
-}
-
-// Harm returns the number of everything that can harm what a lock protects.
-func (v Violations) Harm() int64 {
-	return v.sum(func(k Kind, t *Tally) int64 { return when(k.Severity != Harmless, t.Count) })
-}
-
-func (v *Violations) sum(of func(Kind, *Tally) int64) (n int64) {
-	for _, k := range Kinds() {
-		n += of(k, k.Of(v))
+func (v Violations) Broken() (n int64) {
+	for _, k := range kinds {
+		if t := k.Of(&v); k.Severity == Broken {
+			n += t.Count - t.Excused
+		}
 	}
 	return n
 }
 
-// when returns n, or 0 if the condition is false.
-func when(condition bool, n int64) int64 {
-	if condition {
-		return n
+// Harm returns the number of everything that can harm what a lock protects.
+func (v Violations) Harm() (n int64) {
+	for _, k := range kinds {
+		if k.Severity != Harmless {
+			n += k.Of(&v).Count
+		}
 	}
-	return 0
+	return n
 }
 
 // Add adds the violations that another oracle has found.

@@ -118,31 +118,26 @@ func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ; v != nil; v = v.next {
-		if v.hold != 0 && h.parts != nil {
-			h.end(v, left, now, released)
+		if v.hold == 0 || h.parts == nil {
+			continue
+		}
+		r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
+		if released {
+			r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
+		} else { // the hold ends at some time after the holder left or after the deadline
+			r.left = earlier(left, v.lease.Deadline()).Sub(h.zero).Nanoseconds()
 		}
 	}
 }
 
-func (h *History) end(v *Occupancy, left, now time.Time, released bool) {
-	r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
-	if released {
-		r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
-		return
-	}
-	// Without a confirmed release, the hold ends at some time after the holder left or
-	// after the deadline.
-	r.left = earlier(left, v.lease.Deadline()).Sub(h.zero).Nanoseconds()
-}
-
 // Proof is the result of [History.Prove].
 type Proof struct {
-	Holds   int64   // checked holds
-	Cuts    []Cause // causes that deleted locks, at which the history was cut
-	Unknown int64   // part of Holds: they are left out, because a cut may have ended them
-	Sound   bool    // the replies are linearizable, or no violation was found
-	Known   bool    // the proof is complete: there were at most [HistoryLimit] holds, and each search found an answer
-	Why     string  // the first violation, "" if there is none
+	Holds   int64    // checked holds
+	Cuts    []string // causes that deleted locks, at which the history was cut
+	Unknown int64    // part of Holds: they are left out, because a cut may have ended them
+	Sound   bool     // the replies are linearizable, or no violation was found
+	Known   bool     // the proof is complete: there were at most [HistoryLimit] holds, and each search found an answer
+	Why     string   // the first violation, "" if there is none
 
 	searches int
 }
@@ -157,7 +152,7 @@ func (h *History) Prove(within time.Duration) Proof {
 	defer h.mu.Unlock()
 	p := Proof{Holds: h.holds, Sound: true, Known: h.holds <= HistoryLimit}
 	for _, c := range h.cuts {
-		p.Cuts = append(p.Cuts, c.cause)
+		p.Cuts = append(p.Cuts, string(c.cause))
 	}
 	all := slices.Concat(h.parts...)
 	slices.SortFunc(all, func(a, b recordedHold) int {
@@ -220,9 +215,10 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 			p.Known = false
 			return
 		}
-		sound, known := fits(all, i, h.limit, within)
-		p.Known = p.Known && known
-		if known && !sound {
+		// porcupine searches for a place of hold i among the holds around it.
+		result, _ := porcupine.CheckOperationsVerbose(lockModel(h.limit), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
+		p.Known = result != porcupine.Unknown
+		if result == porcupine.Illegal {
 			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", all[i].owner(), h.names[all[i].key], moment(all[i].got)))
 			return
 		}
@@ -268,15 +264,8 @@ func (l *lastHolds) Pop() any           { panic("never removed") }
 // maxSearches is how many searches a proof makes. Each takes about 0.1 ms.
 const maxSearches = 10_000
 
-// searchRadius is how many holds before and after a hold fits includes in its search.
+// searchRadius is how many holds before and after a hold a search includes.
 const searchRadius = 30
-
-// fits searches with porcupine for a place of hold i, which ended before its reply,
-// among the holds around it.
-func fits(all []recordedHold, i, limit int, within time.Duration) (sound, known bool) {
-	result, _ := porcupine.CheckOperationsVerbose(lockModel(limit), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
-	return result == porcupine.Ok, result != porcupine.Unknown
-}
 
 // operations converts holds to porcupine operations.
 func operations(all []recordedHold) []porcupine.Operation {
@@ -314,7 +303,7 @@ func operations(all []recordedHold) []porcupine.Operation {
 func (p Proof) String() string {
 	leftOut, holds := "", humanize.Plural(p.Holds, "hold")
 	if len(p.Cuts) > 0 {
-		leftOut = fmt.Sprintf(" (cut at %s, which deleted locks: nothing is known of %s)", counted(p.Cuts), humanize.Plural(p.Unknown, "hold"))
+		leftOut = fmt.Sprintf(" (cut %s, at %s, which deleted locks: nothing is known of %s)", humanize.Times(len(p.Cuts)), strings.Join(slices.Compact(slices.Sorted(slices.Values(p.Cuts))), ", "), humanize.Plural(p.Unknown, "hold"))
 	}
 	switch {
 	case !p.Sound:

@@ -215,7 +215,7 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	h.hold(1, 0, 60, 61, 90)
 	h.hold(2, 0, 70, 71, 80)
 	h.Cut([]string{"k"}, []Trouble{{Cause: "node-restart-empty", Client: Everybody, Key: Everybody, From: h.at(50), lasting: true}, {Cause: "flush", Key: Everybody, From: h.at(51), To: h.at(51)}, {Cause: "flush", Key: Everybody, From: h.at(52), To: h.at(52)}})
-	want := "The history of 3 holds is that of a lock (cut at 2 × flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
+	want := "The history of 3 holds is that of a lock (cut 3 times, at flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
 	p := h.Prove(time.Minute)
 	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
 	var none *History

@@ -48,18 +48,10 @@ func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
 	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
 		o.stale(v, StaleWriteRefused, &o.found.StaleWriteRefused.Count, now)
 		return false
-	case over && v.replaced():
+	case over && (s.admits() > 1 && len(s.inside) > s.admits() || s.admits() == 1 && s.entered > v.number): // another client has entered in its place
 		o.stale(v, StaleWriteAccepted, &o.found.StaleWriteAccepted.Count, now)
 	}
 	return true
-}
-
-// replaced reports whether another client has entered in the place of v.
-func (v *Occupancy) replaced() bool {
-	if limit := v.section.admits(); limit > 1 {
-		return len(v.section.inside) > limit
-	}
-	return v.section.entered > v.number
 }
 
 func (o *Oracle) lateWork(v *Occupancy, now time.Time) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -99,7 +98,7 @@ type change struct {
 
 // scaled returns the change in the unit of JSON.
 func (c change) scaled(scale float64) any {
-	in := func(v float64) float64 { return math.Round(v*scale*1e6) / 1e6 }
+	in := func(v float64) float64 { return loadgen.InJSON(v * scale) }
 	return change{in(c.Median), in(c.Least), in(c.Most), in(c.Now), c.Beyond}
 }
 
@@ -151,7 +150,7 @@ func (r Result) writeBaseline(w io.Writer, plain func(string) string) {
 		if !known {
 			continue
 		}
-		text := func(v float64) string { return loadgen.FigureText(name, v) }
+		text := func(v float64) string { return loadgen.Figures{name: v}.Text(name) }
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, text(c.Median), text(c.Least), text(c.Most), text(c.Now), c.percent(), c.verdict())
 	}
 	if len(b.earlier) < minRepetitions {

@@ -212,7 +212,7 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text())
 		for _, want := range []string{
 			`<h1>&lt;script&gt;alert(&#34;1 &amp; 2&#34;)&lt;/script&gt;</h1>`, `Acquired per second (top: 40/s)`,
-			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
+			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s: {for: 3s}<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
 			`>flush at the start; never struck: never<`,          // without a mark
 			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was incomplete
 		} {

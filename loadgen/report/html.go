@@ -52,17 +52,7 @@ func (r Result) marks() []mark {
 	var all []mark
 	at := time.Duration(0)
 	for i, stage := range r.Scenario.Stages {
-		label := fmt.Sprintf("stage %d", i+1)
-		if at > 0 {
-			label += " at " + humanize.Setting(at)
-		}
-		label += ", for " + humanize.Setting(stage.For)
-		if stage.Clients > 0 {
-			label += ", " + humanize.Plural(stage.Clients, "client")
-		}
-		if stage.Rate > 0 {
-			label += ", " + loadgen.FormatRate(stage.Rate)
-		}
+		label := fmt.Sprintf("stage %d at %s: %s", i+1, humanize.Setting(at), loadgen.YAML(stage))
 		all = append(all, mark{at - r.Scenario.Warmup, label, true})
 		at += stage.For
 	}
@@ -149,16 +139,10 @@ func (p *page) chart(title string, c chart) {
 func (p *page) latencies(m loadgen.Metrics) {
 	p.Put(`<h2>Latencies</h2><table>`)
 	for i, row := range latencies(m) {
-		p.Put(`<tr>`)
-		for j, text := range row {
-			switch {
-			case j == 0:
-				p.Put(`<th>%v</th>`, text)
-			case i == 0:
-				p.Put(`<th class="n">%v</th>`, text)
-			default:
-				p.Put(`<td class="n">%v</td>`, text)
-			}
+		cell := map[bool]string{true: `<th class="n">%v</th>`, false: `<td class="n">%v</td>`}[i == 0]
+		p.Put(`<tr><th>%v</th>`, row[0])
+		for _, text := range row[1:] {
+			p.Put(cell, text)
 		}
 		p.Put(`</tr>`)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,30 +127,24 @@ func load(s loadgen.Scenario) string {
 	return fmt.Sprintf("%s on %s", humanize.Plural(s.Clients, "client"), keys)
 }
 
-// settings returns the settings of the run as text.
-func settings(s loadgen.Scenario) []pair {
-	all := []pair{{"clients", fmt.Sprintf("%s, %s", humanize.Count(s.Clients), sharing(s))}, {"keys", loadgen.YAML(s.Keys)}}
-	if s.Rate > 0 {
-		all = append(all, pair{"rate", loadgen.FormatRate(s.Rate) + ", " + string(s.Arrivals)})
-	}
-	all = append(all, pair{"lock", loadgen.YAML(s.Lock)}, pair{"hold", s.Hold.String()}, pair{"think", s.Think.String()})
-	if s.Reads > 0 {
-		all = append(all, pair{"reads", loadgen.FormatShare(s.Reads)})
-	}
-	if s.Depth > 1 {
-		all = append(all, pair{"depth", strconv.Itoa(s.Depth)})
-	}
-	if s.Patience > 0 {
-		all = append(all, pair{"patience", humanize.Setting(s.Patience)})
-	}
-	if s.Warmup > 0 {
-		all = append(all, pair{"warm-up", humanize.Setting(s.Warmup) + ", not in the figures"})
-	}
-	for _, stage := range s.Stages {
-		all = append(all, pair{"stage", loadgen.YAML(stage)})
-	}
-	for _, threshold := range s.Thresholds {
-		all = append(all, pair{"threshold", threshold.String()})
+// settings returns the lines of the scenario's file that the report does not have elsewhere.
+func settings(s loadgen.Scenario) (all []pair) {
+	clients, list := sharing(s), ""
+	s.Name, s.Caption, s.Watch, s.Seed, s.Versus, s.Faults, s.Expect = "", "", "", 0, nil, nil, nil
+	for line := range strings.Lines(string(s.Marshal())) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		item, inList := strings.CutPrefix(line, "  - ")
+		switch {
+		case inList:
+			all = append(all, pair{list, strings.TrimSpace(item)})
+		case value == "":
+			list = key
+		case key == "clients":
+			value += ", " + clients
+			fallthrough
+		default:
+			all = append(all, pair{key, strings.TrimSpace(value)})
+		}
 	}
 	return all
 }
@@ -229,7 +224,10 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Lock(), load(r.Scenario))))
 	r.writeVerdict(t, plain)
-	r.writeScene(t, plain)
+	if r.Scenario.Caption != "" {
+		fmt.Fprintf(t, "\n%s\n", plain(r.Scenario.Caption))
+	}
+	writePairs(t, r.scene(), plain)
 	fmt.Fprintf(t, "\nran\t%s, seed %d\n", humanize.Precise(m.Elapsed), r.Scenario.Seed)
 	writePairs(t, settings(r.Scenario), plain)
 	for _, f := range m.Faults {
@@ -281,14 +279,6 @@ func (r Result) writeVerdict(w io.Writer, plain func(string) string) {
 	}
 }
 
-// writeScene writes what the scenario is to show, and whether it was seen.
-func (r Result) writeScene(w io.Writer, plain func(string) string) {
-	if r.Scenario.Caption != "" {
-		fmt.Fprintf(w, "\n%s\n", plain(r.Scenario.Caption))
-	}
-	writePairs(w, r.scene(), plain)
-}
-
 // scene returns what to watch in the scenario, and whether the run showed what the scenario
 // expects, with the figures.
 func (r Result) scene() []pair {
@@ -299,26 +289,17 @@ func (r Result) scene() []pair {
 	if len(r.Scenario.Expect) == 0 {
 		return all
 	}
-	var seen, unseen []string
+	claims := make(map[string][]string)
 	for _, t := range r.Scenario.Expect {
-		figure := fmt.Sprintf("%s %s (%s)", t.Figure, t.Measured(r.Metrics), strings.TrimPrefix(t.String(), t.Figure+" "))
-		if t.Met(r.Metrics) {
-			seen = append(seen, figure)
-		} else {
-			unseen = append(unseen, figure)
+		shown := map[bool]string{true: "seen", false: "not seen"}[t.Met(r.Metrics)]
+		if r.Metrics.Oracles > 1 {
+			shown += " by each agent among its own clients"
 		}
+		claims[shown] = append(claims[shown], fmt.Sprintf("%s %s (%s)", t.Figure, t.Measured(r.Metrics), strings.TrimPrefix(t.String(), t.Figure+" ")))
 	}
-	text, of := "", ""
-	if r.Metrics.Oracles > 1 {
-		of = " by each agent among its own clients"
-	}
-	if len(unseen) > 0 {
-		text = "not seen" + of + ": " + strings.Join(unseen, ", ") + "; "
-	}
-	if len(seen) > 0 {
-		text += "seen" + of + ": " + strings.Join(seen, ", ")
-	}
-	return append(all, pair{"claim", strings.TrimSuffix(text, "; ")})
+	return append(all, pair{"claim", strings.Join(each(slices.Sorted(maps.Keys(claims)), func(shown string) string {
+		return shown + ": " + strings.Join(claims[shown], ", ")
+	}), "; ")})
 }
 
 // writeAgents writes one line for each agent, and what its oracle cannot see.
