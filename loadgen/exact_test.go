@@ -89,7 +89,7 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 // A lease that expired is lost, too. Mutation T2.
 func TestARateIsAShareOfItsWhole(t *testing.T) {
 	m := Metrics{Counts: Counts{Arrivals: 200, Acquired: 100, Lost: 3, Expired: 4, TimedOut: 10, Errors: 20, LateArrivals: 30}}
-	for name, want := range map[string]float64{"lost.rate": 0.07, "timed_out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
+	for name, want := range map[string]float64{"lost_or_expired.rate": 0.07, "timed_out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
 		check.Equal(t, m.Figures()[name], want, "%s", name)
 	}
 }

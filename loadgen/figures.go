@@ -75,7 +75,7 @@ var figures = sync.OnceValue(func() (all []figure) {
 	count("released", func(m Metrics) int64 { return m.Released })
 	count("expired", func(m Metrics) int64 { return m.Expired })
 	count("lost", func(m Metrics) int64 { return m.Lost })
-	rate("lost", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired)
+	rate("lost_or_expired", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired)
 	count("unconfirmed", func(m Metrics) int64 { return m.Unconfirmed })
 	count("abandoned", func(m Metrics) int64 { return m.Abandoned })
 	count("holding", func(m Metrics) int64 { return int64(m.Clients.Holding) })

@@ -43,7 +43,7 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 			{At: 40 * time.Second, Kind: Freeze, Clients: 3, For: 12 * time.Second},
 			{At: 50 * time.Second, Kind: Slow, Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond},
 		},
-		Thresholds: []Threshold{{Figure: "overlap.count", Op: "==", Value: 0}, {Figure: "wait.p99", Op: "<", Value: 0.25}, {Figure: "lost.rate", Op: "<", Value: 0.001}},
+		Thresholds: []Threshold{{Figure: "overlap.count", Op: "==", Value: 0}, {Figure: "wait.p99", Op: "<", Value: 0.25}, {Figure: "lost_or_expired.rate", Op: "<", Value: 0.001}},
 		Expect:     []Threshold{{Figure: "late_work.count", Op: ">", Value: 0}},
 		Seed:       42, Duration: 2 * time.Minute,
 	}

@@ -41,7 +41,7 @@ func (t Threshold) Against(value float64) Threshold {
 	return t
 }
 
-// ParseThreshold parses a threshold like "wait.p99 < 250ms", "lost.rate < 0.1%",
+// ParseThreshold parses a threshold like "wait.p99 < 250ms", "lost_or_expired.rate < 0.1%",
 // "overlap.count == 0" or "wait.p99 < 110% of baseline".
 func ParseThreshold(text string) (Threshold, error) {
 	for _, op := range operators() {
@@ -67,7 +67,7 @@ func ParseThreshold(text string) (Threshold, error) {
 		}
 		return t, nil
 	}
-	return Threshold{}, fmt.Errorf("threshold %q: write one like \"wait.p99 < 250ms\", \"lost.rate < 0.1%%\" or \"overlap.count == 0\"", text)
+	return Threshold{}, fmt.Errorf("threshold %q: write one like \"wait.p99 < 250ms\", \"lost_or_expired.rate < 0.1%%\" or \"overlap.count == 0\"", text)
 }
 
 // parseShort reads the form of [ParseThreshold].

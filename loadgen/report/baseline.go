@@ -127,7 +127,7 @@ func (b *Baseline) changes(m loadgen.Figures) map[string]change {
 func shownFigures(s loadgen.Scenario) []string {
 	names := []string{
 		"throughput", "wait.p50", "wait.p99", "hand_off.p50", "hand_off.p99", "held.p50", "release.p99", "commands_per_hold",
-		"fairness.jain", "lost.rate", "errors.count", "overlap.count",
+		"fairness.jain", "lost_or_expired.rate", "errors.count", "overlap.count",
 	}
 	for _, t := range s.Thresholds {
 		if !slices.Contains(names, t.Figure) {

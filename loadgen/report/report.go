@@ -130,7 +130,7 @@ func load(s loadgen.Scenario) string {
 // settings returns the lines of the scenario's file that the report does not have elsewhere.
 func settings(s loadgen.Scenario) (all []pair) {
 	clients, list := sharing(s), ""
-	s.Name, s.Caption, s.Watch, s.Seed, s.Versus, s.Faults, s.Expect = "", "", "", 0, nil, nil, nil
+	s.Name, s.Caption, s.Watch, s.Seed, s.Conns, s.Versus, s.Faults, s.Expect = "", "", "", 0, 0, nil, nil, nil
 	for line := range strings.Lines(string(s.Marshal())) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		item, inList := strings.CutPrefix(line, "  - ")

@@ -114,7 +114,7 @@ func All() []loadgen.Scenario {
 			Clients:  3,
 			Hold:     loadgen.Const(3 * time.Second),
 			Think:    loadgen.Exp(200 * time.Millisecond),
-			Expect:   expect("renewals.count > 0", "lost.rate == 0%", "overlap.count == 0", "late_work.count == 0"),
+			Expect:   expect("renewals.count > 0", "lost_or_expired.rate == 0%", "overlap.count == 0", "late_work.count == 0"),
 			Duration: 10 * time.Second,
 		},
 		{
