@@ -105,6 +105,8 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 			check.Equal(t, m.Figures()[name+"."+what], float64(base+i+1), "%s.%s", name, what)
 		}
 	}
+	unseen := Metrics{Violations: oracle.Violations{StuckKey: oracle.Tally{Unknown: true}}}
+	check.False(t, (Threshold{Figure: "stuck_key.count", Op: "=="}).Met(unseen), "what nobody sees is 0")
 	for _, name := range FigureNames() {
 		_, known := (Metrics{}).Figures()[name]
 		check.True(t, known || !(Threshold{Figure: name, Op: ">="}).Met(Metrics{}), "%s of nothing is met", name)

@@ -136,6 +136,7 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				check.AtMost(t, shares[0].victims(), 2, "%s: clients of 2 with connections of their own", f.Kind)
 				stop(t, r)
 				summed(t, r)
+				check.True(t, r.Metrics().Violations.StuckKey.Unknown, "an agent knows of stuck keys")
 				got := fmt.Sprint(r.Metrics().Faults)
 				check.True(t, len(r.Metrics().Faults) == 1 && r.Metrics().Faults[0].Struck == 1, "%s of client %d: %s", f.Kind, client, got)
 			})

@@ -15,10 +15,11 @@ import (
 func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 	second := time.Second
 	var all strings.Builder
-	for _, c := range []struct {
+	type figures struct {
 		name string
 		set  func(m *Metrics, n int64)
-	}{
+	}
+	cases := []figures{
 		{"nothing", func(*Metrics, int64) {}},
 		{"nobody", func(m *Metrics, n int64) { m.Acquired, m.Arrivals = 0, n }},
 		{"overlap", func(m *Metrics, n int64) {
@@ -36,18 +37,10 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"both", func(m *Metrics, n int64) {
 			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Tally{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Tally{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
 		}},
-		{"unnotified", func(m *Metrics, n int64) { m.Violations.Unnotified.Count = n }},
-		{"lost", func(m *Metrics, n int64) { m.Violations.UnexplainedLoss.Count = n }},
-		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken.Count = n }},
-		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder.Count = n }},
 		{"unjudged", func(m *Metrics, n int64) { m.Violations.Unjudged = 249 + n }},
 		{"explained", func(m *Metrics, n int64) {
 			m.Violations.Explained = []oracle.Explained{{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: n, Client: "client-1", Clients: int(n)}}
 		}},
-		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
-		{"fenced", func(m *Metrics, n int64) { m.Violations.StaleWriteRefused.Count = n }},
-		{"corrupt", func(m *Metrics, n int64) { m.Violations.StaleWriteAccepted.Count = n }},
-		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlock.Count = n }},
 		{"stuck", func(m *Metrics, n int64) { m.Violations.StuckKey = oracle.Tally{Count: n, Excused: n} }},
 		{"stuck without a fault", func(m *Metrics, n int64) { m.Violations.StuckKey = oracle.Tally{Count: 2*n - 1, Excused: n - 1} }},
 		{"agents", func(m *Metrics, n int64) { m.Oracles = 1 + int(n) }},
@@ -63,7 +56,13 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		}},
 		{"another server", func(m *Metrics, n int64) { m.Outage.Lost = int(n) }},
 		{"threshold", func(m *Metrics, n int64) { m.Latency.Held.Count, m.Latency.Held.Max = 1, time.Duration(n)*second }},
-	} {
+	}
+	for _, k := range oracle.Kinds() {
+		if !k.Lasts && !k.Excusable || k.ID == oracle.LateWork {
+			cases = append(cases, figures{string(k.ID), func(m *Metrics, n int64) { k.Of(&m.Violations).Count = n }})
+		}
+	}
+	for _, c := range cases {
 		for _, kind := range []Kind{Mutex, "classic/getset"} {
 			for n := range int64(2) {
 				m := Metrics{Counts: Counts{Arrivals: 500, Acquired: 500}}

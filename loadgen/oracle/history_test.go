@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -127,6 +128,20 @@ func TestAHistoryThatIsTooLongProvesNothing(t *testing.T) {
 	h.Ended(last, time.Unix(2, 0), time.Unix(2, 0), true)
 	p := h.Prove(time.Minute)
 	check.True(t, !p.Known && p.Sound && len(h.parts) == 0, "%s", p)
+}
+
+func TestAProofMakesOnlySoManySearches(t *testing.T) {
+	for _, n := range []int{maxSearches, maxSearches + 1} {
+		var h History
+		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
+		for i := range n { // each lease was over before its reply
+			v := &Occupancy{section: &criticalSection{name: strconv.Itoa(i)}, lease: leaseUntil{&clock{}, at(20)}}
+			h.Acquired(v, at(0), at(50))
+			h.Ended(v, at(55), at(56), false)
+		}
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound && p.Known == (n == maxSearches), "%d searches: %s", n, p)
+	}
 }
 
 func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {

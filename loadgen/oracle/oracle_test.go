@@ -97,6 +97,17 @@ func bruteForce(history []interval, limit int) overlaps {
 	return sum
 }
 
+// Order is judged only for locks that keep one, and fences only for one holder that has them.
+func TestWhatTheOracleDoesNotJudgeIsUnknown(t *testing.T) {
+	for _, c := range []struct {
+		config           Config
+		overtaken, fence bool
+	}{{Config{}, true, true}, {Config{InOrder: true}, false, true}, {Config{Numbered: true}, true, false}, {Config{Numbered: true, Limit: 2}, true, true}} {
+		v := New(c.config).Violations(time.Unix(0, 0))
+		check.True(t, v.Overtaken.Unknown == c.overtaken && v.FenceOrder.Unknown == c.fence && !v.Overlap.Unknown, "%+v: %+v", c.config, v)
+	}
+}
+
 func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 	us := time.Microsecond
 	for _, c := range []struct {
