@@ -56,6 +56,17 @@ func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
 		check.True(t, simple.MatchString(group) && (part == "" || simple.MatchString(part)), "%s needs quotes in jq", name)
 	}
 	check.Equal(t, document.Figures["hand_off"].(map[string]any)["p99_ms"], any(float64(r.Metrics.Latency.Handoff.P99.Milliseconds())))
+	all := make(map[string]any)
+	for _, name := range loadgen.FigureNames() {
+		all[name] = map[string]any{"type": "number"}
+	}
+	for group, parts := range loadgen.NestFigures(all, func(v any, _ float64) any { return v }) {
+		want := check.Part[map[string]any](t, "../../docs/load-report.schema.json", "$defs/figures/properties/"+group)
+		if properties, nested := want["properties"]; nested {
+			want = properties.(map[string]any)
+		}
+		check.DeepEqual(t, parts, any(want), "%s in the schema", group)
+	}
 	_, found := document.Figures["renewal_late"]
 	check.False(t, found, "a latency without samples has figures")
 }
