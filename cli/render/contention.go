@@ -142,28 +142,28 @@ type ContentionClass struct {
 // ClassWaits is the waiting for the locks of a class.
 type ClassWaits struct {
 	KnownBy          contention.Source `json:"known_by"`
-	WaitersAtLeast   bool            `json:"waiters_at_least,omitzero"` // asked: of all figures
-	WaiterCountMax   int             `json:"waiter_count_max"`          // at the same time
-	WaiterCountMean  float64         `json:"waiter_count_mean"`
-	WaitedMS         int64           `json:"waited_ms"`
-	WorstHolder      *Holder         `json:"worst_holder,omitzero"`
-	WorstHolderShare float64         `json:"worst_holder_share,omitzero"` // of the waiting
-	P50MS            *int64          `json:"wait_p50_ms,omitzero"`
-	P50AtLeast       bool            `json:"wait_p50_at_least,omitzero"`
-	P99MS            *int64          `json:"wait_p99_ms,omitzero"`
-	P99AtLeast       bool            `json:"wait_p99_at_least,omitzero"`
+	WaitersAtLeast   bool              `json:"waiters_at_least,omitzero"` // asked: of all figures
+	WaiterCountMax   int               `json:"waiter_count_max"`          // at the same time
+	WaiterCountMean  float64           `json:"waiter_count_mean"`
+	WaitedMS         int64             `json:"waited_ms"`
+	WorstHolder      *Holder           `json:"worst_holder,omitzero"`
+	WorstHolderShare float64           `json:"worst_holder_share,omitzero"` // of the waiting
+	P50MS            *int64            `json:"wait_p50_ms,omitzero"`
+	P50AtLeast       bool              `json:"wait_p50_at_least,omitzero"`
+	P99MS            *int64            `json:"wait_p99_ms,omitzero"`
+	P99AtLeast       bool              `json:"wait_p99_at_least,omitzero"`
 }
 
 // ContentionBlame is the waiting that a holder has caused.
 type ContentionBlame struct {
 	LockID
-	Holder        Holder          `json:"holder"`
+	Holder        Holder            `json:"holder"`
 	KnownBy       contention.Source `json:"known_by"`
-	ClientCount   int             `json:"client_count"`
-	WaitedMS      int64           `json:"waited_ms"`
-	WaitedAtLeast bool            `json:"waited_at_least,omitzero"`
-	LongestMS     int64           `json:"longest_wait_ms"`
-	Waiters       []Waiter        `json:"waiters"`
+	ClientCount   int               `json:"client_count"`
+	WaitedMS      int64             `json:"waited_ms"`
+	WaitedAtLeast bool              `json:"waited_at_least,omitzero"`
+	LongestMS     int64             `json:"longest_wait_ms"`
+	Waiters       []Waiter          `json:"waiters"`
 }
 
 // ContentionOf returns the document for at most n classes and n holders. last is the last snapshot.

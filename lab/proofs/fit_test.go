@@ -49,7 +49,7 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 		t.Logf("%s: %.4g, first load %.4g", c.what, c.got, c.want)
 		check.True(t, math.Abs(c.got-c.want) <= c.within*c.want, "%s is %.4g, want %.4g ± %.0f %%", c.what, c.got, c.want, 100*c.within)
 	}
-	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", 1000 * second.Figures["held.p50"], 1000 * second.Figures["held.p99"])
+	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", 1000*second.Figures["held.p50"], 1000*second.Figures["held.p99"])
 }
 
 // reportOf runs a load and reads its report.
