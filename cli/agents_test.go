@@ -157,23 +157,31 @@ func (r *agentRig) wantNoLocks() {
 // loadReport is what the tests read of a report.
 type loadReport struct {
 	LastError string `json:"last_error"`
-	Faults    []struct{ Struck int }
-	Figures   loadgen.Figures
-	Agents    []struct {
+	Faults    []struct {
+		Struck int `json:"struck_count"`
+	}
+	Figures loadgen.Figures
+	Agents  []struct {
 		Number  int
 		Name    string
 		Clock   float64 `json:"clock_behind_ms"`
-		Lost    bool
+		Lost    bool    `json:"unreachable"`
 		Figures loadgen.Figures
 	}
 	Witness struct {
-		Holds, Proven, Overlaps, Excused, Unseen int64
-		Examples                                 []struct {
+		Holds    int64 `json:"hold_count"`
+		Proven   int64 `json:"proven_count"`
+		Overlaps int64 `json:"overlap_count"`
+		Excused  int64 `json:"excused_count"`
+		Unseen   int64 `json:"unseen_count"`
+		Examples []struct {
 			Client string
-			Others []string
+			Others []string `json:"other_clients"`
 		}
 	}
-	Seconds []struct{ Acquired int64 }
+	Seconds []struct {
+		Acquired int64 `json:"acquired_count"`
+	}
 	Verdict struct {
 		Safe bool
 		Text string

@@ -20,6 +20,10 @@ import (
 	"locktop/keyspace/contention"
 	"locktop/keyspace/incident"
 	"locktop/keyspace/inspect"
+	"locktop/loadgen"
+	"locktop/loadgen/oracle"
+	"locktop/loadgen/report"
+	"locktop/loadgen/witness"
 )
 
 // jsonKey is a row of docs/json.md.
@@ -93,6 +97,7 @@ func (p jsonPage) hasType(name, types string, value any) {
 	of, isList := strings.CutPrefix(types, "list of ")
 	text, isText := value.(string)
 	number, isNumber := value.(float64)
+	document, isDocument := value.(map[string]any)
 	var ok bool
 	switch all, is := value.([]any); {
 	case isList:
@@ -101,14 +106,16 @@ func (p jsonPage) hasType(name, types string, value any) {
 			p.hasType(name, of, one)
 		}
 	case strings.HasPrefix(types, "["):
-		document, is := value.(map[string]any)
 		p.has(types[1:strings.Index(types, "]")], document)
-		ok = is
+		ok = isDocument
 	case types == "string":
 		ok = isText
 	case types == "moment":
 		_, err := time.Parse("2006-01-02T15:04:05.000Z", text)
 		ok = err == nil
+	case types == "number" && isDocument: // a figure of a baseline
+		p.has("change", document)
+		ok = true
 	case types == "number", types == "integer":
 		ok = isNumber && (types == "number" || number == float64(int64(number)))
 	case types == "boolean":
@@ -182,11 +189,15 @@ func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
 	}
 	p.has("formats", map[string]any{"formats": []any{}})
 	p.has("scenarios", map[string]any{"scenarios": []any{}})
+	printLoad(p) // its types are private
 	p.allPrinted("type")
 	types := make(map[string]string)
 	for section, keys := range p.keys {
 		for key, row := range keys {
 			is := strings.NewReplacer("moment", "string", "number", "integer").Replace(regexp.MustCompile(`\[.*`).ReplaceAllString(row.types, "object"))
+			if section == "figures" || section == "figure" {
+				continue // the names of thresholds
+			}
 			check.True(t, types[key] == "" || types[key] == is, "%s is %q in %s, and %q elsewhere", key, is, section, types[key])
 			types[key] = is
 		}
@@ -214,7 +225,31 @@ func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
 	}
 	p.hasEach("on stderr", locktop(t, "list", "--json", "-u", "redis://127.0.0.1:1").errors)
 	printRareKeys(p)
+	events := t.TempDir() + "/events"
+	p.hasEach("load", locktop(t, "load", "freeze", "--demo", "--duration", "500ms", "--json", "--events", events).out)
+	p.hasEach("load event", readText(t, events))
+	printLoad(p)
 	p.allPrinted("output")
+}
+
+// printLoad prints a report and an event of a load with everything that one may have.
+func printLoad(p jsonPage) {
+	p.hasEach("load", strings.ReplaceAll(readText(p.T, "../loadgen/report/testdata/report.json"), "\n", ""))
+	now := time.Date(2026, 11, 20, 12, 31, 7, 120e6, time.UTC)
+	r := report.Result{
+		Proof: &oracle.Proof{Holds: 9, Known: true, Sound: true}, Baseline: new(report.Baseline), Agents: []loadgen.AgentState{{Number: 1}},
+		Witness: &witness.Results{Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Others: []string{"client-1"}}}}, Err: io.EOF},
+	}
+	r.Metrics.Latency.RenewLate.Count = 1
+	r.Metrics.Violations.Evidence = []oracle.Evidence{{First: oracle.Side{Client: 1, Inside: true}}}
+	for range 3 {
+		check.NoError(p, r.Baseline.Add(check.Must(json.Marshal(r))(p)))
+	}
+	p.hasEach("load", string(check.Must(json.Marshal(r))(p)))
+	p.hasEach("load event", string(check.Must(json.Marshal(loadgen.Event{
+		Seq: 1, At: now, Kind: loadgen.Expired, Key: "k", More: []string{"l"}, Client: 1, Token: "t", Fence: 2, Shared: true, Fault: loadgen.Freeze,
+		Took: time.Second, Text: "text", Deadline: now, Told: now,
+	}))(p)))
 }
 
 // printRareKeys prints what needs several servers, or a state that lasts.

@@ -302,9 +302,9 @@ type Explained struct {
 	Violation Violation `json:"violation"`
 	Cause     Cause     `json:"cause"`
 	Why       string    `json:"why"`
-	Count     int64     `json:"count"`
+	Count     int64     `json:"violation_count"`
 	Client    string    `json:"client,omitempty"` // the first one that the cause struck
-	Clients   int       `json:"clients"`          // how many clients it struck; 0 = none in particular
+	Clients   int       `json:"client_count,omitzero"`          // how many clients it struck; 0 = none in particular
 }
 
 type explanation struct {

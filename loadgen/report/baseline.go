@@ -92,7 +92,7 @@ type change struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
-	Now    float64 `json:"now"`
+	Now    float64 `json:"current"`
 	Beyond *bool   `json:"beyond_noise,omitempty"` // nil = the reports are too few
 }
 

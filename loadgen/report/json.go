@@ -10,7 +10,7 @@ import (
 	"locktop/loadgen/witness"
 )
 
-// MarshalJSON returns the report as a JSON document. docs/load.md explains it.
+// MarshalJSON returns the report as a JSON document. docs/json.md explains it.
 func (r Result) MarshalJSON() ([]byte, error) { return json.Marshal(r.document()) }
 
 // jsonReport is the JSON form of a report. All times are in milliseconds.
@@ -18,16 +18,16 @@ type jsonReport struct {
 	Name      string             `json:"name"`
 	Lock      string             `json:"lock"`
 	Seed      uint64             `json:"seed"`
-	Began     time.Time          `json:"began"`
+	Began     string             `json:"began"`
 	Elapsed   float64            `json:"elapsed_ms"`
 	Scenario  string             `json:"scenario"` // in the file format
-	Clients   int                `json:"clients"`
-	Conns     int                `json:"conns"`
-	Keys      int                `json:"keys"`
+	Clients   int                `json:"client_count"`
+	Conns     int                `json:"connection_count"`
+	Keys      int                `json:"key_count"`
 	Figures   loadgen.Figures    `json:"figures"`
 	Explained []oracle.Explained `json:"explained"`
 	Faults    []jsonFault        `json:"faults"`
-	Evidence  []jsonEvidence     `json:"evidence"`
+	Evidence  []jsonEvidence     `json:"violations"` // the first of each kind
 	Seconds   []jsonSecond       `json:"seconds"`
 	Verdict   jsonVerdict        `json:"verdict"`
 	Witness   *jsonWitness       `json:"witness,omitempty"`
@@ -41,14 +41,14 @@ type jsonAgent struct {
 	Number  int             `json:"number"`
 	Name    string          `json:"name"`
 	Clock   float64         `json:"clock_behind_ms"`
-	Lost    bool            `json:"lost"`
-	Clients int             `json:"clients"`
+	Lost    bool            `json:"unreachable"`
+	Clients int             `json:"client_count"`
 	Figures loadgen.Figures `json:"figures"`
 }
 
 type jsonWitness struct {
 	witness.Counts
-	Unseen int64   `json:"unseen"`
+	Unseen int64   `json:"unseen_count"`
 	P50    float64 `json:"entry_p50_ms"`
 	P99    float64 `json:"entry_p99_ms"`
 	Error  string  `json:"error,omitempty"`
@@ -58,7 +58,7 @@ type jsonFault struct {
 	Fault  string  `json:"fault"` // in the file format
 	Kind   string  `json:"kind"`
 	At     float64 `json:"at_ms"`
-	Struck int     `json:"struck"`
+	Struck int     `json:"struck_count"`
 	Why    string  `json:"why,omitempty"`
 }
 
@@ -79,13 +79,13 @@ type jsonSide struct {
 	Fence    int64   `json:"fence,omitempty"`
 	Reader   bool    `json:"reader,omitempty"`
 	From     float64 `json:"from_ms"`
-	To       float64 `json:"to_ms"`
+	To       float64 `json:"until_ms"`
 	Inside   bool    `json:"inside,omitempty"` // still inside at To
 	Deadline float64 `json:"deadline_ms"`
 }
 
 type jsonSecond struct {
-	Acquired int64   `json:"acquired"`
+	Acquired int64   `json:"acquired_count"`
 	P50      float64 `json:"wait_p50_ms"`
 	P99      float64 `json:"wait_p99_ms"`
 }
@@ -101,8 +101,8 @@ type jsonVerdict struct {
 
 // jsonProof is a proof that has a result.
 type jsonProof struct {
-	Holds        int64  `json:"holds"`
-	Unknown      int64  `json:"unknown"` // part of Holds: a fault may have ended them, and nothing is proved of them
+	Holds        int64  `json:"hold_count"`
+	Unknown      int64  `json:"unknown_count"` // part of Holds: a fault may have ended them, and nothing is proved of them
 	Linearizable bool   `json:"linearizable"`
 	Text         string `json:"text"`
 }
@@ -115,7 +115,7 @@ func (r Result) document() jsonReport {
 	m, v := r.Metrics, r.Verdict()
 	doc := jsonReport{
 		Name: name(r.Scenario), Lock: r.Lock(), Seed: r.Scenario.Seed,
-		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
+		Began: m.Began.UTC().Format("2006-01-02T15:04:05.000Z"), Elapsed: ms(m.Elapsed),
 		Scenario: string(r.Scenario.Marshal()),
 		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,
 		Figures: m.Figures(), Explained: append([]oracle.Explained{}, m.Violations.Explained...),
