@@ -18,6 +18,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
@@ -100,7 +101,7 @@ type agentRig struct {
 
 func newAgentRig(t *testing.T, agents int, flags func(agent int) []string) *agentRig {
 	t.Helper()
-	r := &agentRig{t: t, control: server.ForTest(t), target: server.ForTest(t)}
+	r := &agentRig{t: t, control: servertest.RedisForTest(t), target: servertest.RedisForTest(t)}
 	for i := range agents {
 		args := []string{"agent", "--control", "redis://" + r.control.Addr()}
 		if flags != nil {
@@ -405,7 +406,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	member := server.ForTest(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "192.0.2.2")
+	member := servertest.RedisForTest(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "192.0.2.2")
 	elsewhere := fmt.Sprint("192.0.2.2:", member.Addr()[strings.LastIndexByte(member.Addr(), ':')+1:])
 	for i, c := range []struct {
 		target map[string]any
@@ -501,7 +502,7 @@ func agentsOn(screen, state string, clients ...string) int {
 // one that is killed, and leaves nothing.
 func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	long(t, "it runs the program in a terminal, and loads by agents")
-	target, control := server.ForTest(t).Addr(), server.ForTest(t).Addr()
+	target, control := servertest.RedisForTest(t).Addr(), servertest.RedisForTest(t).Addr()
 	flags := []string{"-u", "redis://" + target, "--control", "redis://" + control, "--agents", "4"}
 	open := func() *terminal {
 		term := openTerminal(t, 80, 24, append(flags, "--load")...)

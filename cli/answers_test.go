@@ -12,7 +12,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/netfault"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -28,7 +28,7 @@ type action struct {
 
 func newAction(t *testing.T, before func(*action) error) *action {
 	t.Helper()
-	a := &action{addr: server.ForTest(t).Addr(), log: filepath.Join(t.TempDir(), "audit.jsonl"), net: netfault.New((&net.Dialer{}).DialContext)}
+	a := &action{addr: servertest.RedisForTest(t).Addr(), log: filepath.Join(t.TempDir(), "audit.jsonl"), net: netfault.New((&net.Dialer{}).DialContext)}
 	a.net.Before = func(command string) func() error {
 		if command != "EVAL" || before == nil {
 			return nil
@@ -180,7 +180,7 @@ func TestLocksWithoutAnAnswerAreCountedApart(t *testing.T) {
 // A screen that is left during an action ends after the outcome of the action is in the audit log.
 func TestTheOutcomeIsLoggedBeforeTheScreenEnds(t *testing.T) {
 	t.Parallel()
-	srv, log := server.ForTest(t), filepath.Join(t.TempDir(), "audit.jsonl")
+	srv, log := servertest.RedisForTest(t), filepath.Join(t.TempDir(), "audit.jsonl")
 	send(t, srv.Addr(), "SET", "lock:a", token, "PX", 600_000)
 	term := openTerminal(t, 100, 24, "--write", "--audit-log", log, "--timeout", "500ms", "-u", "redis://"+srv.Addr())
 	term.want("lock:a").press("x").want("release it").press("r").want("leave it")
@@ -195,7 +195,7 @@ func TestTheOutcomeIsLoggedBeforeTheScreenEnds(t *testing.T) {
 // With three of five servers down, the question says so, and the lock is not released.
 func TestARedlockIsNotReleasedByAMinorityOfItsServers(t *testing.T) {
 	t.Parallel()
-	rig := server.IndependentForTest(t, 5)
+	rig := servertest.IndependentForTest(t, 5)
 	all := nodesOf(rig)
 	for _, addr := range all {
 		send(t, addr, "SET", "lock:a", token, "PX", 600_000)
@@ -217,7 +217,7 @@ func TestARedlockIsNotReleasedByAMinorityOfItsServers(t *testing.T) {
 // before the question.
 func TestAnActionGoesToTheMaster(t *testing.T) {
 	t.Parallel()
-	rig := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+	rig := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0].Addr()
 	send(t, master, "SET", "lock:a", token, "PX", 600_000)
 	for _, args := range [][]string{{"lock:a", "--dry-run"}, {"lock:a", "--write"}, {"--owner", token, "--write"}} {
@@ -229,14 +229,14 @@ func TestAnActionGoesToTheMaster(t *testing.T) {
 func TestAnActionGoesToTheMasterBehindSentinels(t *testing.T) {
 	testtier.Long(t, "it starts Sentinels")
 	t.Parallel()
-	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	releasesOnTheMaster(t, rig.Master().Addr(), sentinelFlags(rig)...)
 }
 
 func TestAnActionGoesToTheMasterOfACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
 	t.Parallel()
-	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{Replicas: 1})
 	slot := int(clusterClient(t, rig).ClusterKeySlot(t.Context(), "lock:a").Val())
 	releasesOnTheMaster(t, check.Must(rig.Owner(t.Context(), slot))(t).Addr(), "--cluster", "-u", "redis://"+rig.Addrs()[0])
 }

@@ -13,12 +13,13 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
 // troubled is a cluster with a fault.
 type troubled struct {
-	*server.Cluster
+	*servertest.Cluster
 	rdb   server.Client
 	flags []string
 	tag   string // of keys in slot 0, a slot of the first master
@@ -28,9 +29,9 @@ type troubled struct {
 const timeoutOfTrouble = 3 * time.Second
 
 // aClusterFor starts a cluster with locks in slot 0 and in others.
-func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) troubled {
+func aClusterFor(t *testing.T, o servertest.ClusterOptions, inSlot, elsewhere int) troubled {
 	t.Helper()
-	c := troubled{Cluster: server.ClusterForTest(t, o)}
+	c := troubled{Cluster: servertest.ClusterForTest(t, o)}
 	c.rdb = clusterClient(t, c.Cluster)
 	c.flags = []string{"--cluster", "--timeout", timeoutOfTrouble.String(), "-u", "redis://" + c.Addrs()[0]}
 	c.tag = tagOf(t, c.rdb, 0)
@@ -84,7 +85,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := aClusterFor(t, server.ClusterOptions{Args: args}, 1, 30)
+			c := aClusterFor(t, servertest.ClusterOptions{Args: args}, 1, 30)
 			dead := c.Nodes()[1]
 			all, _ := c.list(t)
 			c.KillForTest(t, dead)
@@ -117,7 +118,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 // does not. watch also reports it as an event.
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	long(t, "Sentinels replace a master")
-	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
+	c := aClusterFor(t, servertest.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
 	term := openTerminal(t, 220, 40, c.flags...) // on a busy machine the line also says which lock is most blocked
 	term.want("5 locks")
 	w := startWatch(t, append([]string{"--for", "12s"}, c.flags...)...)
@@ -139,7 +140,7 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 // A replica that has lost its master shows old data.
 func TestAReplicaThatHasLostItsMasterIsNotComplete(t *testing.T) {
 	t.Parallel()
-	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
+	r := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{Replicas: 1})
 	replica := r.Replicas()[0].Addr()
 	send(t, r.Master().Addr(), "SET", "lock:a", token, "PX", 600_000)
 	send(t, r.Master().Addr(), "WAIT", 1, 5000)
@@ -162,7 +163,7 @@ func TestAReplicaThatHasLostItsMasterIsNotComplete(t *testing.T) {
 // A master that hangs neither answers nor refuses connections.
 func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	long(t, "every command runs into a time limit")
-	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
+	c := aClusterFor(t, servertest.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
 	check.NoError(t, hanging.Freeze())
 	defer hanging.Continue()
@@ -174,7 +175,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	long(t, "it starts a cluster")
-	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
+	c := aClusterFor(t, servertest.ClusterOptions{}, 3, 0)
 	const hint = "add --cluster"
 	alone := []string{"-u", "redis://" + c.Addrs()[0]}
 	doc, said := listedOn(t, alone...)
@@ -198,7 +199,7 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	long(t, "slots of a cluster move")
 	const locks = 10
-	c := aClusterFor(t, server.ClusterOptions{}, locks, 0)
+	c := aClusterFor(t, servertest.ClusterOptions{}, locks, 0)
 	w := startWatch(t, append([]string{"--json"}, c.flags...)...)
 	for i := range locks {
 		w.out.sees(t, `"appeared","key":"`+c.moving(i))
@@ -289,7 +290,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 	long(t, "every command reads a cluster")
 	rounds := testtier.Size(2, 2, 100)
 	const each, others = 10, 30
-	c := aClusterFor(t, server.ClusterOptions{}, 0, others)
+	c := aClusterFor(t, servertest.ClusterOptions{}, 0, others)
 	var moving []string
 	for n, slot := range []int{100, 6000, 12000} {
 		tag := tagOf(t, c.rdb, int64(slot))

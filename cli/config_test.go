@@ -18,7 +18,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/tui"
 )
@@ -41,7 +41,7 @@ func configureIn(t *testing.T, home string, mode os.FileMode, lines ...string) {
 }
 
 func TestAContextGivesAddressAndSelection(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "mine:1", "anything at all")
 	send(t, addr, "CONFIG", "SET", "requirepass", "c4nary")
 	t.Setenv("LOCKTOP_URL", "redis://127.0.0.1:1")
@@ -108,7 +108,7 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 
 // A load never runs on another server than the named one: it takes no context, and says so.
 func TestALoadRefusesAContext(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	t.Setenv("LOCKTOP_URL", "redis://"+addr)
 	configure(t, 0o600, "contexts:", "  a: {url: 'redis://127.0.0.1:1'}")
 	for _, further := range [][]string{nil, {"--redlock", "redis://" + addr}, {"--control", "redis://" + addr, "--agents", "1"}} {
@@ -126,7 +126,7 @@ func uuid1(at time.Time) string {
 // Limits decide when a hold is overdue, and its state. Those of flags precede
 // those of the context, and the first that matches counts.
 func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	old := uuid1(time.Now().Add(-time.Hour)) // a token that contains the start of the hold
 	for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
 		send(t, addr, "SET", "lock:"+key, old)
@@ -257,7 +257,7 @@ func TestAScreenNamesAWrongKeyOfTheConfiguration(t *testing.T) {
 // A command of the configuration has the terminal, and Ctrl-C ends it and not locktop.
 func TestACommandRunsInPlaceOfTheScreen(t *testing.T) {
 	testtier.Long(t, "it starts the screen in a terminal")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:a b;c", "web-1.prod:4711")
 	configure(t, 0o600,
 		"commands:",

@@ -19,6 +19,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -125,8 +126,8 @@ func clientWith(t testing.TB, addr string, o server.ClientOptions) server.Client
 }
 
 // clusterClient returns a client of a cluster until the end of the test.
-func clusterClient(t *testing.T, c *server.Cluster) server.Client {
-	rdb := server.NewClusterClient(c.Addrs())
+func clusterClient(t *testing.T, c *servertest.Cluster) server.Client {
+	rdb := servertest.NewClusterClient(c.Addrs())
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -185,7 +186,7 @@ func (o outcome) cannotConnect(t *testing.T, address, said string) {
 
 func TestAServerThatDoesNotAnswerIsAnErrorInOneLine(t *testing.T) {
 	t.Parallel()
-	socket, frozen, plain := filepath.Join(socketDir(t), "r.sock"), server.ForTest(t), server.ForTest(t)
+	socket, frozen, plain := filepath.Join(socketDir(t), "r.sock"), servertest.RedisForTest(t), servertest.RedisForTest(t)
 	check.NoError(t, frozen.Freeze())
 	locktop(t, "list", "-s", socket).cannotConnect(t, "unix://"+socket, "no such file")
 	locktop(t, "list", "-u", "redis://"+frozen.Addr(), "--timeout", "50ms").cannotConnect(t, "redis://"+frozen.Addr(), "50 ms")
@@ -224,7 +225,7 @@ func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 
 func TestAUnixSocketIsAConnection(t *testing.T) {
 	path := filepath.Join(socketDir(t), "r.sock")
-	server.ForTest(t, "--unixsocket", path)
+	servertest.RedisForTest(t, "--unixsocket", path)
 	for _, args := range [][]string{{"-s", path}, {"-u", "unix://" + path}} {
 		o := locktop(t, append([]string{"list", "--json"}, args...)...)
 		check.True(t, o.code == exitFine && o.errors == "", "%v: %+v", args, o)
@@ -233,11 +234,11 @@ func TestAUnixSocketIsAConnection(t *testing.T) {
 
 func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 	const canary = "c4nary"
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	address := "redis://" + c.Addr()
 	aUser(t, c.Addr(), "ann", "on", ">"+canary, "~*", "+@all")
 	send(t, c.Addr(), "ACL", "SETUSER", "eve", "on", ">"+canary, "~*", "+@all", "-select")
-	withDefault := server.ForTest(t, "--requirepass", canary)
+	withDefault := servertest.RedisForTest(t, "--requirepass", canary)
 
 	tests := map[string]struct {
 		args []string
@@ -264,7 +265,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 
 func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 	const canary = "c4nary"
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	aUser(t, c.Addr(), "ann", "on", ">"+canary, "~*", "&*", "+@all")
 	send(t, c.Addr(), "ACL", "SETUSER", "default", "off")
 	address := "redis://" + c.Addr()
@@ -309,7 +310,7 @@ func TestSeveralServersHaveOnePassword(t *testing.T) {
 	t.Parallel()
 	var urls []string
 	for range 3 {
-		c := server.ForTest(t)
+		c := servertest.RedisForTest(t)
 		aUser(t, c.Addr(), "ann", "on", ">c4nary", "~*", "&*", "+@all")
 		urls = append(urls, "redis://"+c.Addr())
 	}

@@ -10,7 +10,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // loadEvent is an event of a load that the test needs.
@@ -44,7 +44,7 @@ func waited(events []loadEvent, from, until time.Time) (sum time.Duration) {
 // span is short. TestContentionSeesTheWaitsOfAnyPoll of lab/proofs compares each waiter, holder and key, over a longer one.
 func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	file := filepath.Join(t.TempDir(), "events")
 	load := start(t, "load", "-u", "redis://"+addr, "--duration", "0", "--events", file, "--threshold", "outage.longest < 1m",
 		"--clients", "6", "--keys", "1", "--wait", "{poll: 20ms, jitter: 0.2}", "--hold", "exp:15ms", "--think", "10ms")
@@ -71,7 +71,7 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 // Waiters that the library stores are seen without MONITOR.
 func TestContentionShowsStoredWaiters(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "orders:4713", "pay-7:52~01a20e37-d12f-7743-b2a6-c9e1c60bb87b", "PX", 60_000)
 	send(t, addr, "ZADD", "{orders:4713}:waiters", 1_700_000_000_000_000, "api-2:17~5f1c2a3b4d5e")
 	where := []string{"contention", "-u", "redis://" + addr}
@@ -90,7 +90,7 @@ func TestContentionShowsStoredWaiters(t *testing.T) {
 
 func TestContentionRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor")
 	for _, c := range []struct {
 		args []string

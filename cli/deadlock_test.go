@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -51,7 +52,7 @@ func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
 
 func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
 	long(t, "it watches a deadlock until it is old enough to report")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	lockInARing(func(args ...any) { send(t, addr, args...) })
 	url := "redis://" + addr
 	for _, args := range [][]string{{"list", "--stuck", "--for", "1s"}, {"doctor", "--for", "1s"}} {

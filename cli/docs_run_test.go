@@ -23,6 +23,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // docPlace is a place of the docs, and what this test puts there.
@@ -51,7 +52,7 @@ var docPlaces = []docPlace{
 	{"--redlock redis-2", func(s *docSite) string { return "--redlock " + s.server("node 2") }},
 	{"--redlock redis-3", func(s *docSite) string { return "--redlock " + s.server("node 3") }},
 	{"--sentinel 10.0.0.1", func(s *docSite) string { return "--sentinel " + s.sentinel() }},
-	{"--master orders", text("--master " + server.SentinelMaster)},
+	{"--master orders", text("--master " + servertest.SentinelMaster)},
 	{"redis://HOST:6379", func(s *docSite) string { return "redis://" + s.server("control") }},
 	{"redis://ctl:6379", func(s *docSite) string { return "redis://" + s.server("control") }},
 	{"redis://target:6379", func(s *docSite) string { return "redis://" + s.server("own") }},
@@ -143,7 +144,7 @@ func (s *docSite) script(name, line string) {
 func (s *docSite) server(name string) string {
 	s.t.Helper()
 	if s.servers[name] == "" {
-		s.servers[name] = server.ForTest(s.t).Addr()
+		s.servers[name] = servertest.RedisForTest(s.t).Addr()
 		s.users(s.servers[name])
 	}
 	return s.servers[name]
@@ -394,7 +395,7 @@ func hasProgram(t *testing.T, name string) bool {
 		return true
 	}
 	_, err := exec.LookPath(name)
-	check.Require(t, err == nil || name == "linux" || os.Getenv(server.RequireRedis) == "", "%v", err)
+	check.Require(t, err == nil || name == "linux" || os.Getenv(servertest.RequireRedis) == "", "%v", err)
 	return err == nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -60,7 +61,7 @@ func TestDoctorSaysWhetherRequestsAreSeen(t *testing.T) {
 // Its deadlines then use the local clock.
 func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
+	addr := servertest.RedisForTest(t, "--rename-command", "TIME", "other-name").Addr()
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)
 	l := lockNamed(t, doc, "lock:a")
@@ -73,7 +74,7 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 
 // Without CLIENT and INFO, a permission would not help, and risks are not known.
 func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
-	addr := server.ForTest(t, "--rename-command", "CLIENT", "other-client", "--rename-command", "INFO", "other-info").Addr()
+	addr := servertest.RedisForTest(t, "--rename-command", "CLIENT", "other-client", "--rename-command", "INFO", "other-info").Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")
 	if got := locktop(t, "who", "lock:a", "-u", "redis://"+addr); !strings.Contains(got.errors, "the server does not have CLIENT LIST") || strings.Contains(got.errors, "+client") {
 		t.Errorf("who: %s%s", got.out, got.errors)
@@ -86,7 +87,7 @@ func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
 // With -n all, the same key may be a lock in each database. Every line names the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	long(t, "it watches all databases for seconds")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
 		rdb := clientWith(t, addr, server.ClientOptions{DB: db})
 		check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
@@ -123,7 +124,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 // A key of 1 MB fits in one line, and two different keys are never shown alike.
 func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
 	long(t, "it reads hundreds of keys with every command")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for _, middle := range []string{"a", "b"} {
 		send(t, addr, "SET", "lock:\x1b"+strings.Repeat("é", 1<<19)+middle+strings.Repeat("\x9b", 100), token)
 	}

@@ -22,7 +22,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -188,7 +188,7 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 func TestTheProbesOfTheManifestPass(t *testing.T) {
 	t.Parallel()
 	pod, flags := podOf(t)
-	redis := server.ForTest(t)
+	redis := servertest.RedisForTest(t)
 	user, _, _ := strings.Cut(strings.TrimPrefix(flags["-u"], "redis://"), "@")
 	aUser(t, redis.Addr(), user, "on", ">CHANGE-ME", "~*", "&*", "+@all")
 	ca := newAuthority(t)
@@ -375,10 +375,10 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 		check.True(t, strings.HasSuffix(run, flags) || strings.HasPrefix(run, "Run: locktop replay"),
 			"the command of %s has no flags of its target: %s", a.Alert, run)
 	}
-	single := server.ForTest(t, "--requirepass", "c4nary")
-	cluster := server.ClusterForTest(t, server.ClusterOptions{})
-	sentinels := server.SentinelGroupForTest(t, server.SentinelOptions{})
-	nodes := server.IndependentForTest(t, 3)
+	single := servertest.RedisForTest(t, "--requirepass", "c4nary")
+	cluster := servertest.ClusterForTest(t, servertest.ClusterOptions{})
+	sentinels := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{})
+	nodes := servertest.IndependentForTest(t, 3)
 	config := t.TempDir()
 	configureIn(t, config, 0o600, "contexts:", "  it's prod:", "    url: redis://:c4nary@"+single.Addr()+"/2")
 	password := filepath.Join(config, "password")

@@ -20,6 +20,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -173,11 +174,11 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 // which the server executes no command.
 func TestAScrapeSendsNoCommand(t *testing.T) {
 	t.Parallel()
-	rdb := clientTo(t, server.ForTest(t).Addr())
+	rdb := clientTo(t, servertest.RedisForTest(t).Addr())
 	for i := range 10 {
 		rdb.Set(t.Context(), fmt.Sprintf("lock:users:%d", i), uuid.NewString(), 10*time.Minute)
 	}
-	e := startReadyExport(t, "-u", "redis://"+server.AddrOf(rdb))
+	e := startReadyExport(t, "-u", "redis://"+servertest.AddrOf(rdb))
 	eventually(t, func() bool {
 		before := callsOf(t, rdb)
 		for range 10 {
@@ -195,7 +196,7 @@ func TestAScrapeSendsNoCommand(t *testing.T) {
 // in a file, is enough for the exporter.
 func TestTheAdvisedUserCanExport(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	healthy(t, rdb, 60)
 	advised(t, addr)
@@ -410,11 +411,11 @@ type failures struct {
 }
 
 func newFailures(t *testing.T, flags ...string) *failures {
-	f := &failures{t: t, redis: server.ForTest(t)}
+	f := &failures{t: t, redis: servertest.RedisForTest(t)}
 	f.rdb = clientTo(t, f.redis.Addr())
 	var nodes []string
 	for range 3 {
-		node := server.ForTest(t)
+		node := servertest.RedisForTest(t)
 		f.nodes = append(f.nodes, clientTo(t, node.Addr()))
 		nodes = append(nodes, "--redlock", "redis://"+node.Addr())
 	}

@@ -21,7 +21,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -99,7 +99,7 @@ func (e *exported) sees(pattern string) {
 
 func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 	t.Parallel()
-	one, two := server.ForTest(t), server.ForTest(t)
+	one, two := servertest.RedisForTest(t), servertest.RedisForTest(t)
 	send(t, one.Addr(), "SET", "lock:a", token, "PX", "60000")
 	send(t, two.Addr(), "SET", "lock:order:4711", token)
 	text := filepath.Join(t.TempDir(), "locktop.prom")
@@ -136,7 +136,7 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 
 func TestExportWaitsForATarget(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	addr := child.Addr()
 	check.NoError(t, child.Kill())
 	e := startExport(t, "-u", "redis://"+addr, "--every", "100ms")
@@ -154,7 +154,7 @@ func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "web.yml")
 	write(t, config, "")
-	e := startExport(t, "-u", "redis://"+server.ForTest(t).Addr(), "--web.config.file", config)
+	e := startExport(t, "-u", "redis://"+servertest.RedisForTest(t).Addr(), "--web.config.file", config)
 	e.signal(syscall.SIGHUP)
 	e.says("read the web configuration again")
 	write(t, config, "basic_auth_users: {ann: no-hash}\n")
@@ -220,7 +220,7 @@ func isHeld(key string) func(keyspace.Snapshot) bool {
 // The exporter is killed, and started again in the same directory.
 func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	long(t, "it records for seconds")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	dir := filepath.Join(t.TempDir(), "box")
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	e := startExport(t, "-u", "redis://"+addr, "--record", dir)
@@ -244,7 +244,7 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 
 func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
 	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
@@ -260,7 +260,7 @@ func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	args := []string{"--record", dir}
-	addrs := []string{server.ForTest(t).Addr(), server.ForTest(t).Addr()}
+	addrs := []string{servertest.RedisForTest(t).Addr(), servertest.RedisForTest(t).Addr()}
 	for _, addr := range addrs {
 		args = append(args, "-u", "redis://"+addr)
 	}
@@ -321,7 +321,7 @@ func (e *exported) reasonIs(why metrics.DownReason) {
 // soon after the server answers again: before, it paused for 20 times the stall.
 func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 	long(t, "a target stands still for seconds")
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	send(t, child.Addr(), "SET", "lock:a", token, "PX", "600000")
 	e := startReadyExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms", "--timeout", "1s")
 	e.sees(`locktop_locks\{.*,state="held"\} 1`)
@@ -357,7 +357,7 @@ func (e *exported) time(metric string) time.Time {
 
 func TestAnExportTellsAServerThatRefusesItsUser(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t, "--requirepass", "secret")
+	child := servertest.RedisForTest(t, "--requirepass", "secret")
 	startExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms").reasonIs(metrics.Rejected)
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -83,7 +84,7 @@ func freePort(t *testing.T) string {
 func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
 	t.Helper()
 	port = freePort(t)
-	return server.ForTest(t, append([]string{"--tls-port", port}, args...)...), port
+	return servertest.RedisForTest(t, append([]string{"--tls-port", port}, args...)...), port
 }
 
 func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
@@ -265,7 +266,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", server.SentinelMaster, port)}, lines...)
+	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", servertest.SentinelMaster, port)}, lines...)
 	s := check.Must(server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"}))(t)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
@@ -321,7 +322,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"list", "load"} {
-				args := []string{command, "--json", "--sentinel", c.sentinel, "--master", server.SentinelMaster}
+				args := []string{command, "--json", "--sentinel", c.sentinel, "--master", servertest.SentinelMaster}
 				if command == "load" {
 					args = append(args, "--clients", "2", "--duration", "1s", "--hold", "5ms", "--think", "5ms")
 				}
@@ -342,18 +343,18 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	}
 	t.Run("environment", func(t *testing.T) {
 		t.Setenv("LOCKTOP_SENTINEL_PASS", canary)
-		got := locktop(t, "list", "--sentinel", plain.Addr(), "--master", server.SentinelMaster)
+		got := locktop(t, "list", "--sentinel", plain.Addr(), "--master", servertest.SentinelMaster)
 		check.True(t, got.code == exitFine && got.errors == "", "%+v", got)
 	})
 	t.Run("context", func(t *testing.T) {
 		t.Setenv("REDISCLI_AUTH", "")
 		t.Setenv("LOCKTOP_URL", "redis://127.0.0.1:1")
 		configure(t, 0o600, "contexts:",
-			"  a: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+server.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true}",
-			"  e: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+server.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true, cacert: "+ca.file+", sni: redis.test}",
+			"  a: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+servertest.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true}",
+			"  e: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+servertest.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true, cacert: "+ca.file+", sni: redis.test}",
 			"  b: {url: 'redis://a:1', sentinel: [b]}",
 			"  c: {sentinel_user: b}",
-			"  d: {url: 'redis://:"+serverPass+"@', sentinel: ['"+plain.Addr()+"'], master: "+server.SentinelMaster+", sentinel_pass: wrong}")
+			"  d: {url: 'redis://:"+serverPass+"@', sentinel: ['"+plain.Addr()+"'], master: "+servertest.SentinelMaster+", sentinel_pass: wrong}")
 		for _, flags := range []string{"--context a " + trust, "--context e"} {
 			got := locktop(t, append([]string{"list", "--json"}, strings.Fields(flags)...)...)
 			check.True(t, got.code == exitFine && got.errors == "" && strings.Contains(got.out, `"key":"lock:a"`), "%s: %+v", flags, got)
@@ -376,7 +377,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 }
 
 func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
-	master := server.ForTest(t)
+	master := servertest.RedisForTest(t)
 	send(t, master.Addr(), "SET", "lock:a", token, "PX", "600000")
 	if !knows(t, master.Addr(), "getex") {
 		t.Skip("Sentinels have users since Redis 6.2")
@@ -385,7 +386,7 @@ func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 	s := sentinelOf(t, port, "user default off", "user ann on >"+canary+" -@all +"+strings.Join(allowedOfSentinels(t), " +"))
 	t.Setenv("LOCKTOP_SENTINEL_PASS", canary)
 	for _, flags := range []string{"", "--prefer-replica"} {
-		got := locktop(t, append([]string{"list", "--json", "--sentinel", s.Addr(), "--master", server.SentinelMaster, "--sentinel-user", "ann"}, strings.Fields(flags)...)...)
+		got := locktop(t, append([]string{"list", "--json", "--sentinel", s.Addr(), "--master", servertest.SentinelMaster, "--sentinel-user", "ann"}, strings.Fields(flags)...)...)
 		check.True(t, got.code == exitFine && got.errors == "" && strings.Contains(got.out, `"key":"lock:a"`), "%s: %+v", flags, got)
 	}
 }
@@ -396,6 +397,6 @@ func awaitSentinel(t *testing.T, addr string) {
 	rdb := server.NewClient(addr, server.ClientOptions{Password: canary, NoRetry: true})
 	defer rdb.Close()
 	eventually(t, func() bool {
-		return rdb.Do(t.Context(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", server.SentinelMaster).Err() == nil
+		return rdb.Do(t.Context(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", servertest.SentinelMaster).Err() == nil
 	})
 }

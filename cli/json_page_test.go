@@ -15,7 +15,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 	"locktop/keyspace/incident"
@@ -207,7 +207,7 @@ func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
 // The locks of all formats, and what no embedded server has: a Redlock, requests, MONITOR and an incident.
 func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
 	p := readJSONPage(t)
-	addr := server.EmbeddedForTest(t).Addr()
+	addr := servertest.EmbeddedForTest(t).Addr()
 	loadSamples(t, clientTo(t, addr))
 	p.hasEach("watch", locktop(t, "watch", "--json", "--for", "300ms", "-u", "redis://"+addr).out)
 	for _, key := range []string{"orders:4711", "orders:4713", "{gpu}:timeout", "desks"} {

@@ -13,14 +13,15 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
 // loaded starts a load with numbered holders in a process of its own, and returns when a lock has been held five times.
 func loaded(t *testing.T, args ...string) (*spawned, server.Client) {
 	t.Helper()
-	rdb := clientTo(t, server.ForTest(t).Addr())
-	l := spawn(t, append([]string{"load", "-u", "redis://" + server.AddrOf(rdb), "--fence", "true", "--duration", "10m"}, args...)...)
+	rdb := clientTo(t, servertest.RedisForTest(t).Addr())
+	l := spawn(t, append([]string{"load", "-u", "redis://" + servertest.AddrOf(rdb), "--fence", "true", "--duration", "10m"}, args...)...)
 	within(t, longestWait, func() bool {
 		return slices.ContainsFunc(rdb.Keys(t.Context(), "*:fence").Val(), func(key string) bool {
 			n, _ := rdb.Get(t.Context(), key).Int()
@@ -36,7 +37,7 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	l.signal(os.Interrupt)
 	l.exits(exitInterrupted)
 	wantAll(t, l.out.String(), "arrivals ", "acquired ", "No two clients were inside at once.")
-	wantNoKeys(t, server.AddrOf(rdb))
+	wantNoKeys(t, servertest.AddrOf(rdb))
 }
 
 // scenarioFile writes a scenario to a file.
@@ -63,7 +64,7 @@ func wantOnlyLocksOfTheLoad(t *testing.T, addr, prefix string) {
 func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
 	long(t, "it runs a load of every kind")
 	for _, kind := range []string{"mutex", "reentrant", "rw", "fair", "semaphore", "all"} {
-		addr := server.ForTest(t).Addr()
+		addr := servertest.RedisForTest(t).Addr()
 		l := spawn(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "p:", "--hold", "50ms", "--clients", "10", "--duration", "30s")
 		l.says("p99") // progress
 		wantOnlyLocksOfTheLoad(t, addr, "p:")
@@ -94,7 +95,7 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 // The prefix has no {tag}, so the keys are on all three masters.
 func TestALoadReachesAllOfACluster(t *testing.T) {
 	long(t, "it runs a load on a cluster for seconds")
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
 		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "2s")
 		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Figures["acquired.count"] == 0 || doc.Figures["errors.count"] > 0 {
@@ -107,7 +108,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 // Without --cluster, a node of a cluster refuses the keys of other nodes.
 func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	long(t, "it runs loads for seconds")
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := clusterClient(t, rig)
 	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
@@ -156,7 +157,7 @@ func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
 
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 	long(t, "it runs load for a while")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -181,7 +182,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 	}{{nil, exitThreshold}, {[]string{"--threshold", "outage.longest < 1m"}, exitFine}} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
-			child := server.ForTest(t)
+			child := servertest.RedisForTest(t)
 			done := make(chan outcome)
 			go func() {
 				done <- locktop(t, append([]string{"load", "-u", "redis://" + child.Addr(), "--duration", "6s", "--hold", "10ms"}, c.args...)...)
@@ -203,7 +204,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	long(t, "Sentinels replace a master under load")
-	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
+	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{})
 	file := scenarioFile(t, "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, append([]string{file}, sentinelFlags(rig)...)...)
 	doc.wantFailover(t)
@@ -241,7 +242,7 @@ func (r loadReport) wantFailover(t *testing.T) {
 }
 
 // another returns the first master that does not have a slot.
-func another(rig *server.Cluster, slot int) *server.Child {
+func another(rig *servertest.Cluster, slot int) *server.Child {
 	to := rig.Nodes()[0]
 	if owner, err := rig.Owner(context.Background(), slot); err == nil && owner == to {
 		to = rig.Nodes()[1]
@@ -250,7 +251,7 @@ func another(rig *server.Cluster, slot int) *server.Child {
 }
 
 // moveSlot moves a slot to a master, key by key.
-func moveSlot(ctx context.Context, rig *server.Cluster, slot int, to *server.Child) error {
+func moveSlot(ctx context.Context, rig *servertest.Cluster, slot int, to *server.Child) error {
 	move, err := rig.StartMigration(ctx, slot, to)
 	if err != nil {
 		return err
@@ -269,7 +270,7 @@ func moveSlot(ctx context.Context, rig *server.Cluster, slot int, to *server.Chi
 
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	long(t, "a cluster replaces a master under load")
-	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{Replicas: 1})
 	file := scenarioFile(t, "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, file, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:")
 	doc.wantFailover(t)
@@ -286,7 +287,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 // Sentinels may announce any address. A load refuses addresses that are not on
 // this machine: here that of a replica that could become the master.
 func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
-	master := server.ForTest(t)
+	master := servertest.RedisForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	sentinel := check.Must(miniserver.NewServer("127.0.0.1:0"))(t)
 	defer sentinel.Close()
@@ -317,7 +318,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 // nothing behind, and change nothing else.
 func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	long(t, "it runs the program in a terminal, and a load")
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	rdb := clientTo(t, child.Addr())
 	check.NoError(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())
 	for _, flags := range [][]string{{"--load"}, nil} {

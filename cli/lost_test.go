@@ -23,6 +23,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -50,19 +51,19 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 	}
 	for name, build := range map[string]func(*testing.T) rig{
 		"server": func(t *testing.T) rig {
-			s := server.ForTest(t)
+			s := servertest.RedisForTest(t)
 			return rig{[]string{"-u", "redis://" + s.Addr()}, s}
 		},
 		"cluster": func(t *testing.T) rig {
-			c := server.ClusterForTest(t, server.ClusterOptions{NodeTimeout: time.Minute})
+			c := servertest.ClusterForTest(t, servertest.ClusterOptions{NodeTimeout: time.Minute})
 			return rig{[]string{"--cluster", "-u", "redis://" + c.Addrs()[0]}, c.Nodes()[1]}
 		},
 		"sentinel": func(t *testing.T) rig {
-			w := server.SentinelGroupForTest(t, server.SentinelOptions{})
+			w := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{})
 			return rig{sentinelFlags(w), w.Master()}
 		},
 		"redlock": func(t *testing.T) rig {
-			n := server.IndependentForTest(t, 3)
+			n := servertest.IndependentForTest(t, 3)
 			return rig{redlockFlags(n), n.Nodes()[1]}
 		},
 	} {
@@ -101,7 +102,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 // loadingServer starts a server that loads its data until done is called.
 func loadingServer(t *testing.T) (addr string, done func()) {
 	t.Helper()
-	srv := server.DebugForTest(t)
+	srv := servertest.DebugForTest(t)
 	rdb := clientWith(t, srv.Addr(), server.ClientOptions{NoRetry: true, Timeout: longestWait})
 	ctx := context.Background()
 	for _, argv := range [][]any{
@@ -182,7 +183,7 @@ func (c *cutShort) Close() error {
 // within a reply after so many bytes, also on a new connection.
 func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	t.Helper()
-	s := server.ForTest(t)
+	s := servertest.RedisForTest(t)
 	rdb := clientTo(t, s.Addr())
 	p := rdb.Pipeline()
 	for i := range 3000 {

@@ -17,6 +17,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -64,7 +65,7 @@ func healthy(t *testing.T, rdb server.Client, locks int) {
 // touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	long(t, "every command of locktop meets blocked waiters")
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	rdb := clientWith(t, child.Addr(), server.ClientOptions{NoRetry: true})
 	rounds, tried := testtier.Size(1, 1, 100), 0
 	for _, f := range formats.All() {
@@ -110,7 +111,7 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb server.Client,
 // another type. It returns when the server reports that they are blocked; end disconnects them.
 func blockOn(t *testing.T, rdb server.Client, keys []string) (end func()) {
 	t.Helper()
-	waiters := server.NewClient(server.AddrOf(rdb), server.ClientOptions{NoRetry: true, Timeout: time.Hour, PoolSize: 10 * len(keys)})
+	waiters := server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{NoRetry: true, Timeout: time.Hour, PoolSize: 10 * len(keys)})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	blocked := 0
@@ -165,7 +166,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 			return time.UnixMilli(int64(rdb.ZScore(t.Context(), "{gpu}:timeout", first).Val()))
 		}, "1 d 3 h"},
 	} {
-		child := server.ForTest(t)
+		child := servertest.RedisForTest(t)
 		rdb := clientTo(t, child.Addr())
 		for _, command := range c.commands {
 			check.NoError(t, rdb.Do(t.Context(), command...).Err())
@@ -220,7 +221,7 @@ func mixedLocks(t *testing.T, rdb server.Client) (keys []string) {
 // locktop has seen them for longer than the limit.
 func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	long(t, "it waits until locks are overdue")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	keys := mixedLocks(t, rdb)
 	repeat(t, 300*time.Millisecond, func(ctx context.Context) {

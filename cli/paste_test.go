@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/shell"
 	"locktop/internal/testtier"
 )
@@ -89,7 +90,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	testtier.Long(t, "it runs 32 printed lines in a shell")
 	folder := socketDir(t)
 	socket := filepath.Join(folder, "it's a socket")
-	addr := server.ForTest(t, "--unixsocket", socket).Addr()
+	addr := servertest.RedisForTest(t, "--unixsocket", socket).Addr()
 	aUser(t, addr, "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
 	host, port, _ := strings.Cut(addr, ":")
 	secret := filepath.Join(folder, "it's a secret")
@@ -144,7 +145,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 }
 
 func TestAKeyIsTakenInBase64(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	for _, b64 := range []string{"bG9jazph", "bG9jazph=="} {
 		got := locktop(t, "inspect", "-u", "redis://"+addr, "--key-b64", b64)
@@ -168,7 +169,7 @@ func pasted(t *testing.T, line string, env ...string) string {
 	t.Helper()
 	for _, name := range []string{"sh", "redis-cli"} {
 		if _, err := exec.LookPath(name); err != nil {
-			check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
+			check.Require(t, os.Getenv(servertest.RequireRedis) == "", "%v", err)
 			t.Skipf("%v: install redis-server, which brings it (apt-get install redis-server, brew install redis), to run this test", err)
 		}
 	}

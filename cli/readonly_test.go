@@ -12,7 +12,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -210,7 +210,7 @@ func knows(t *testing.T, addr, command string) bool {
 // aUser creates a user with these permissions, as far as the server supports them.
 func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
-	check.NoError(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
+	check.NoError(t, servertest.SetUser(t.Context(), clientTo(t, addr), name, rules...))
 }
 
 // oneOfEachType returns commands that create a lock of each type of key.
@@ -237,7 +237,7 @@ func aLockOfEachType(t *testing.T, addr string) {
 // With the recommended permissions no command is refused, and each of them is used.
 func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
 	as := []string{"-u", "redis://locktop:c4nary@" + addr}
@@ -296,7 +296,7 @@ func TestTheTableOfPermissionsSaysWhatHappensWithoutEach(t *testing.T) {
 			check.True(t, !strings.HasPrefix(rule, "+") || optional || table[rule] != "", "the table has no %s: %v", rule, table)
 		}
 	}
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
 	seen := func(user string) outcome {
@@ -340,7 +340,7 @@ func TestTheTableOfPermissionsSaysWhatHappensWithoutEach(t *testing.T) {
 // A user that may not read keys of one type, or with some names, sees the others. Each output that rests on such keys says so.
 func TestWhatThisUserMayNotReadIsNotCalledNone(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	aUser(t, addr, "few", "on", ">c4nary", "~*", "&*", "+@all", "-getrange", "-strlen")
 	aUser(t, addr, "other", "on", ">c4nary", "~other:*", "&*", "+@all")
@@ -380,7 +380,7 @@ func TestWhatThisUserMayNotReadIsNotCalledNone(t *testing.T) {
 // A lock that is stuck is reported also if other locks could not be read.
 func TestAStuckLockIsReportedBesideUnreadKeys(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	send(t, addr, "HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 3)
 	aUser(t, addr, "some", "on", ">c4nary", "~*", "&*", "+@all", "-hscan", "-hgetall")
@@ -410,7 +410,7 @@ var connectionState = []string{"client|id", "client|list", "client|setinfo", "cl
 
 func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	tapped := tapOn(t, addr)
 	url := "redis://" + tapped.addr
@@ -446,7 +446,7 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 // of the keys that it may not read.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	testtier.Long(t, "it writes the locks of all formats")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	states := loadSamples(t, rdb)
 	line := advised(t, addr)

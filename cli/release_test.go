@@ -24,6 +24,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/humanize"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -38,7 +39,7 @@ func ran(t *testing.T, args ...string) outcome {
 // aLock starts a server with the lock lock:a, which is held for 10 minutes.
 func aLock(t *testing.T) (addr string) {
 	t.Helper()
-	addr = server.ForTest(t).Addr()
+	addr = servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", 600_000)
 	return addr
 }
@@ -67,7 +68,7 @@ func value(t *testing.T, addr, key string) string {
 }
 
 func TestADryRunPrintsACommandThatWorks(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	const key = "lock:it's \"a\"\x01"
 	send(t, addr, "SET", key, token, "PX", "60000")
 	command := run(t, "release", key, "--dry-run", "-u", "redis://"+addr)
@@ -96,7 +97,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 }
 
 func TestReleaseRefusesAKeyThatIsNoLock(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "greeting", "hello")
 	for _, command := range []string{"release", "inspect"} {
 		for _, key := range []string{"greeting", "nothing"} {
@@ -106,7 +107,7 @@ func TestReleaseRefusesAKeyThatIsNoLock(t *testing.T) {
 }
 
 func TestInspectExplainsALock(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:\x1b[2J", token, "PX", "60000")
 	out := run(t, "inspect", "lock:\x1b[2J", "-u", "redis://"+addr)
 	wantAll(t, out, `lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h ")
@@ -116,7 +117,7 @@ func TestInspectExplainsALock(t *testing.T) {
 }
 
 func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
-	addr := server.ForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
+	addr := servertest.RedisForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
 	got := locktop(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
 	check.True(t, got.code == exitFindings && strings.Contains(got.out, "evictable") && strings.Contains(got.out, "What cannot be seen"),
 		"%+v", got)
@@ -137,7 +138,7 @@ func TestDoctorIsContentWithASoundServer(t *testing.T) {
 
 // Each server of a Redlock removes the token that was seen, and no other.
 func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
-	rig := server.IndependentForTest(t, 3)
+	rig := servertest.IndependentForTest(t, 3)
 	for _, c := range []struct {
 		name string
 		have []string // the token on each server
@@ -189,7 +190,7 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 	t.Parallel()
 	n := testtier.Size(50, 1000, 1000)
 	stolen := n / 10
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	const owner = "web-1.prod:4711"
 	rdb := ofOwners(t, addr, n, owner)
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -222,7 +223,7 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 // The question says of a lock that is renewed that it does not end by itself; one look cannot know it.
 func TestTheQuestionBeforeAReleaseKnowsOfRenewals(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	send(t, addr, "SET", "lock:a", token, "PX", "30000")
 	looked := locktop(t, "inspect", "lock:a", "-u", "redis://"+addr)
@@ -239,7 +240,7 @@ func TestTheQuestionBeforeAReleaseKnowsOfRenewals(t *testing.T) {
 
 // What a release and a deadline do to a holder and to the next one is told with the command, too.
 func TestADryRunTellsTheConsequence(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", token)
 	send(t, addr, "HSET", "huey.results.app", "app.lock.nightly", "1")
 	const late = "it frees the next holder's lock"
@@ -257,7 +258,7 @@ func TestADryRunTellsTheConsequence(t *testing.T) {
 
 // No waiters is said only of locks whose format shows them.
 func TestTheConsequenceSaysWhetherWaitersAreKnown(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	send(t, addr, "SET", "lock:polled", token)
 	send(t, addr, "SET", "lock:queued", "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a")
 	for key, want := range map[string]string{"lock:polled": "; waiters are not known; ", "lock:queued": "; no waiters; "} {
@@ -268,7 +269,7 @@ func TestTheConsequenceSaysWhetherWaitersAreKnown(t *testing.T) {
 
 func TestReleaseOwnerNeedsPermissionAndAnOwner(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	ofOwners(t, addr, 5, "web-1.prod:4711")
 	send(t, addr, "SET", "lock:endless", "web-1.prod:4711")
 	for flags, c := range map[string]struct {
@@ -322,7 +323,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 // The audit log names the user of the system, and not what the environment says.
 func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 	t.Parallel()
-	srv := server.ForTest(t, "--rename-command", "FLUSHALL", "")
+	srv := servertest.RedisForTest(t, "--rename-command", "FLUSHALL", "")
 	aUser(t, srv.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	uid := strconv.Itoa(os.Getuid())
 	for _, tt := range []struct {
@@ -357,7 +358,7 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 
 func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := clusterClient(t, rig)
 	for i := range rig.Addrs() {
 		for n := 0; ; n++ { // a key of this node
@@ -377,7 +378,7 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 
 // The outcome names the servers of a Redlock on which the lock was released, the intent those on which it was seen.
 func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
-	rig := server.IndependentForTest(t, 3)
+	rig := servertest.IndependentForTest(t, 3)
 	all, release := nodesOf(rig), append([]string{"release", "lock:a", "--write", "--yes"}, redlockFlags(rig)...)
 	for _, addr := range all {
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
@@ -397,7 +398,7 @@ func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 
 // The log is where --audit-log or the context says: in a file, or at a syslog daemon.
 func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	home := socketDir(t)
 	socket := filepath.Join(home, "log")
 	daemon := check.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
@@ -459,7 +460,7 @@ func taker(ctx context.Context, rdb server.Client, key string) (robbed map[strin
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	clients := testtier.Size(6, 12, 200)
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientWith(t, addr, server.ClientOptions{PoolSize: 50})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/tui"
 )
 
@@ -64,7 +65,7 @@ func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
+		check.Require(t, os.Getenv(servertest.RequireRedis) == "", "%v", err)
 		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
 	}
 	dir := socketDir(t)
@@ -188,7 +189,7 @@ func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
 
 func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	long(t, "it runs the program in a terminal")
-	srv := server.ForTest(t)
+	srv := servertest.RedisForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
 		rdb := clientWith(t, srv.Addr(), server.ClientOptions{DB: db})
 		check.NoError(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())

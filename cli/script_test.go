@@ -18,6 +18,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	executable = func() (string, error) { return exec.LookPath("locktop") } // not this test
 	end := func() {}
 	if filepath.Base(os.Args[0]) != "locktop" { // Main makes a directory before it runs the tests
-		end = server.OwnTempDir()
+		end = servertest.OwnTempDir()
 	}
 	testscript.Main(isolated{m, end}, map[string]func(){
 		"locktop": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
@@ -50,7 +51,7 @@ func (m isolated) Run() int {
 	defer func() { _ = remove() }()
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
-	return server.Tests{M: m.M, Parallel: 16}.Run()
+	return servertest.Tests{M: m.M, Parallel: 16}.Run()
 }
 
 // socketDir is t.TempDir with a short path, because that of a socket has about 100 bytes at most.
@@ -64,7 +65,7 @@ func socketDir(t *testing.T) string {
 
 func TestScriptsOnRedis(t *testing.T) {
 	long(t, "the scripts run on the embedded server, too")
-	testscript.Run(t, scripts("redis", func(tb server.TB) string { return server.ForTest(tb).Addr() }))
+	testscript.Run(t, scripts("redis", func(tb servertest.TB) string { return servertest.RedisForTest(tb).Addr() }))
 }
 
 func TestScriptsOnTheEmbeddedServer(t *testing.T) {
@@ -72,7 +73,7 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 		testtier.Long(t, "TestScriptsOnRedis runs the same scripts")
 	}
 	t.Parallel()
-	testscript.Run(t, scripts("embedded", func(tb server.TB) string { return server.EmbeddedForTest(tb).Addr() }))
+	testscript.Run(t, scripts("embedded", func(tb servertest.TB) string { return servertest.EmbeddedForTest(tb).Addr() }))
 }
 
 // scripts returns the parameters for the files in testdata, each with a server
@@ -89,7 +90,7 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 // The condition [long] is true in the long tier of the tests.
 //
 // $addr, $host, $port and LOCKTOP_URL contain the address of the server.
-func scripts(name string, start func(server.TB) string) testscript.Params {
+func scripts(name string, start func(servertest.TB) string) testscript.Params {
 	return testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
@@ -139,7 +140,7 @@ func scriptRedis(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func scriptUser(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(server.SetUser(context.Background(), clientOf(ts), args[0], args[1:]...))
+	ts.Check(servertest.SetUser(context.Background(), clientOf(ts), args[0], args[1:]...))
 }
 
 func scriptKeys(ts *testscript.TestScript, _ bool, want []string) {

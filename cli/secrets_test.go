@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // canary is a password that must not appear anywhere. It has a character that URLs write in two ways.
@@ -34,10 +34,10 @@ func leaked(texts map[string]string) []string {
 // does not, and without a server. No output and no file contains the password, and only the owner can read the files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	long(t, "it searches every output and process for a password")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
-	stranger := server.ForTest(t).Addr() // has no user ann
+	stranger := servertest.RedisForTest(t).Addr() // has no user ann
 	home := t.TempDir()
 	program := check.Must(exec.LookPath("locktop"))(t)
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -114,17 +114,17 @@ func processes(t *testing.T) (all []process) {
 func TestServersAreReachedThroughSSH(t *testing.T) {
 	testtier.Long(t, "it starts sshd for each way to connect")
 	folder := hops(t)
-	single := server.ForTest(t)
+	single := servertest.RedisForTest(t)
 	send(t, single.Addr(), "SET", "lock:a", token, "PX", "600000")
-	group := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	group := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	send(t, group.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
-	cluster := server.ClusterForTest(t, server.ClusterOptions{})
+	cluster := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := clusterClient(t, cluster)
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	t.Run("all", func(t *testing.T) { // ends when each of them has ended
 		for name, flags := range map[string][]string{
 			"single":   {"-u", "redis://" + single.Addr()},
-			"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
+			"sentinel": {"--sentinel", group.Sentinels()[0], "--master", servertest.SentinelMaster},
 			"cluster":  {"--cluster", "-u", "redis://" + cluster.Addrs()[0]},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 	testtier.Long(t, "it starts sshd")
 	folder := hops(t)
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for name, c := range map[string]struct {
 		host, addr string
 		code       int

@@ -19,6 +19,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -30,8 +31,8 @@ import (
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	long(t, "it follows the locks of all libraries for seconds")
 	for name, addr := range map[string]string{
-		"embedded": server.EmbeddedForTest(t).Addr(),
-		"real":     server.ForTest(t).Addr(),
+		"embedded": servertest.EmbeddedForTest(t).Addr(),
+		"real":     servertest.RedisForTest(t).Addr(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := clientTo(t, addr)
@@ -169,7 +170,7 @@ func loadSamples(t *testing.T, rdb server.Client) []state {
 // listen subscribes to a channel until the end of the test.
 func listen(t *testing.T, rdb server.Client, channel string) {
 	t.Helper()
-	sub := server.Subscribe(t.Context(), rdb, channel)
+	sub := servertest.Subscribe(t.Context(), rdb, channel)
 	t.Cleanup(func() { sub.Close() })
 	check.Must(sub.Receive(t.Context()))(t)
 }
@@ -303,7 +304,7 @@ func random(shape string) string {
 
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	t.Parallel()
-	rdb := clientTo(t, server.ForTest(t).Addr())
+	rdb := clientTo(t, servertest.RedisForTest(t).Addr())
 	client := newLockClient(t, rdb, "billing-7")
 	o := lock.Options{TTL: time.Minute, Fence: true}
 	reentrant := client.Reentrant("twice", o)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // stopGroup stops the process group of a process, as Ctrl-Z does.
@@ -35,7 +35,7 @@ func continueProcess(t *testing.T, p *os.Process) {
 // The load on the screen ends with its terminal, and its keys are deleted, also one without a TTL.
 func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	long(t, "it runs the program in a terminal, and a load")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	endless := func() bool {
 		for _, key := range rdb.Keys(t.Context(), "load:*").Val() {
@@ -60,7 +60,7 @@ func TestAHangupEndsACommand(t *testing.T) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
 	}
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	for _, c := range []struct {
 		command string

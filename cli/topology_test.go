@@ -17,6 +17,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -50,13 +51,13 @@ func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 }
 
 func oneServer(t *testing.T) topology {
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	return topology{flags: []string{"-u", "redis://" + addr}, servers: []string{addr}, stranger: clientTo(t, addr)}
 }
 
 func aCluster(t *testing.T) topology {
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := clusterClient(t, rig)
 	for _, argv := range oneOfEachType() {
 		check.NoError(t, rdb.Do(t.Context(), argv...).Err())
@@ -67,11 +68,11 @@ func aCluster(t *testing.T) topology {
 }
 
 func behindSentinels(t *testing.T) topology {
-	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	addr := rig.Master().Addr()
 	aLockOfEachType(t, addr)
 	s := topology{
-		flags:    []string{"--master", server.SentinelMaster},
+		flags:    []string{"--master", servertest.SentinelMaster},
 		stranger: clientTo(t, addr),
 		chatter:  []string{"publish", "replconf", "psync"},
 	}
@@ -87,7 +88,7 @@ func behindSentinels(t *testing.T) topology {
 }
 
 func redlockNodes(t *testing.T) topology {
-	rig := server.IndependentForTest(t, 5)
+	rig := servertest.IndependentForTest(t, 5)
 	s := topology{flags: redlockFlags(rig), servers: nodesOf(rig)}
 	for _, addr := range s.servers {
 		aLockOfEachType(t, addr)
@@ -97,8 +98,8 @@ func redlockNodes(t *testing.T) topology {
 }
 
 // sentinelFlags returns the flags that connect to the master of Sentinels.
-func sentinelFlags(g *server.SentinelGroup) []string {
-	return []string{"--master", server.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ",")}
+func sentinelFlags(g *servertest.SentinelGroup) []string {
+	return []string{"--master", servertest.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ",")}
 }
 
 // redlockFlags returns the flags that connect to the nodes of a Redlock.
@@ -263,7 +264,7 @@ func nodesUp(d render.Document) string {
 
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 	long(t, "it starts a cluster with replicas")
-	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{Replicas: 1})
 	rdb := clusterClient(t, rig)
 	for i := range 12 {
 		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
@@ -280,7 +281,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	long(t, "it starts Sentinels")
-	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	flags := sentinelFlags(rig)
 	doc, _ := listedOn(t, flags...)
@@ -303,7 +304,7 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 
 func TestTheServersOfARedlockVote(t *testing.T) {
 	t.Parallel()
-	rig := server.IndependentForTest(t, 5)
+	rig := servertest.IndependentForTest(t, 5)
 	for i, addr := range nodesOf(rig) {
 		if i < 4 {
 			send(t, addr, "SET", "lock:most", token, "PX", strconv.Itoa(600_000+i))
@@ -332,7 +333,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 // One server under two names would have two votes.
 func TestOneServerIsNotTwoOfARedlock(t *testing.T) {
 	t.Parallel()
-	one, other := server.ForTest(t).Addr(), server.ForTest(t).Addr()
+	one, other := servertest.RedisForTest(t).Addr(), servertest.RedisForTest(t).Addr()
 	alias := strings.Replace(one, "127.0.0.1", "localhost", 1)
 	for _, twin := range []string{alias, one} {
 		flags := []string{"--redlock", "redis://" + one, "--redlock", "redis://" + twin, "--redlock", "redis://" + other}
@@ -345,7 +346,7 @@ func TestOneServerIsNotTwoOfARedlock(t *testing.T) {
 
 func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for db := 0; db < 16; db += 5 {
 		check.NoError(t, clientWith(t, addr, server.ClientOptions{DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
 	}

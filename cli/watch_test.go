@@ -14,7 +14,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -100,7 +100,7 @@ const otherToken = "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e"
 
 func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 	t.Parallel()
-	for name, addr := range map[string]string{"redis": server.ForTest(t).Addr(), "embedded": server.EmbeddedForTest(t).Addr()} {
+	for name, addr := range map[string]string{"redis": servertest.RedisForTest(t).Addr(), "embedded": servertest.EmbeddedForTest(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			send(t, addr, "SET", "lock:there", token, "PX", "60000")
@@ -138,7 +138,7 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 }
 
 func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
-	addr := server.EmbeddedForTest(t).Addr()
+	addr := servertest.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--json", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:\x1b[2J\u202e", token, "PX", "60000")
 	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","node":"127.0.0.1:\d+","db":0,"format":"[a-z-]+","holder":{"id":"`+token+`","depth":1,"ttl_ms":[1-6]\d{4}.*},"ttl_ms":[1-6]\d{4}}$`)
@@ -146,7 +146,7 @@ func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
 
 func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 	t.Parallel()
-	addr := server.EmbeddedForTest(t).Addr()
+	addr := servertest.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--events", "acquired,appeared", "--match", "lock:orders:*", "--match", "lock:last", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:other", token, "PX", "60000")
 	send(t, addr, "SET", "lock:orders:1", token, "PX", "60000")
@@ -160,7 +160,7 @@ func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 
 func TestWatchOutlivesTheServer(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "2s")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
@@ -289,7 +289,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 // not read a lock when the lock changes.
 func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	aUser(t, c.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w := startWatch(t, "-u", "redis://ann:pw@"+c.Addr())
@@ -366,7 +366,7 @@ func TestTheEndOfAWatchSaysWhatWasNotRead(t *testing.T) {
 // The master fails with a lock that no replica has received, and Sentinels replace it.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	long(t, "Sentinels replace a master")
-	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0]
 	send(t, master, "SET", "lock:a", token, "PX", "600000")
 	send(t, master, "WAIT", "1", "5000")
@@ -393,7 +393,7 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 // locks that it has are the same locks.
 func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
 	long(t, "a cluster replaces a master")
-	c := aClusterFor(t, server.ClusterOptions{Replicas: 1}, 1, 10)
+	c := aClusterFor(t, servertest.ClusterOptions{Replicas: 1}, 1, 10)
 	calm, dying := c.Nodes()[3], c.Nodes()[4]           // the replicas of the first two masters
 	lost := "lock:{" + tagOf(t, c.rdb, 8000) + "}:lost" // of the second master
 	w := startWatch(t, c.flags...)

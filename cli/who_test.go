@@ -19,6 +19,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace/inspect"
 )
@@ -27,7 +28,7 @@ import (
 // the address of the connection.
 func renewing(t *testing.T, rdb server.Client, key, value string, ttl, period time.Duration) string {
 	t.Helper()
-	cn := server.ConnOf(t, rdb)
+	cn := servertest.ConnOf(t, rdb)
 	check.NoError(t, cn.Set(t.Context(), key, value, ttl).Err())
 	from := addressOf(t, cn)
 	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
@@ -57,10 +58,10 @@ func namedClient(t *testing.T, addr string, name string) server.Client {
 
 func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	where := []string{"-u", "redis://" + addr}
 	rdb := namedClient(t, addr, "batch-57")
-	connection := server.ConnOf(t, rdb)
+	connection := servertest.ConnOf(t, rdb)
 	if err := connection.Set(t.Context(), "job-lock:default:report", "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 // The name of another service within a value, and the name of a field, are no proof.
 func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 	long(t, "it watches a server for a while")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for _, name := range []string{"worker", "token", "service"} {
 		check.NoError(t, namedClient(t, addr, name).Ping(t.Context()).Err())
 	}
@@ -107,7 +108,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 
 func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
 	long(t, "it watches changes for seconds")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	for i := range 20 {
 		check.NoError(t, namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err())
 	}
@@ -121,7 +122,7 @@ func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
 // The rig's default is 3 runs of MONITOR; 100 with LOCKTOP_PROOF, the goal of the design.
 func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t, "--requirepass", "c4nary")
+	child := servertest.RedisForTest(t, "--requirepass", "c4nary")
 	rdb := clientWith(t, child.Addr(), server.ClientOptions{Password: "c4nary"})
 	key := "lock:\xffa b"
 	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
@@ -142,7 +143,7 @@ func monitors(t *testing.T, rdb server.Client) bool {
 
 func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
 	long(t, "it keeps a server busy")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := namedClient(t, addr, "")
 	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, 10*time.Second, 200*time.Millisecond)
 	ctx, stop := context.WithCancel(context.Background())
@@ -218,7 +219,7 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 
 func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
 	long(t, "it watches a lock for up to 30 s")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	from := renewing(t, rdb, "lock:renewed", token, time.Minute, 500*time.Millisecond)
 	term := openTerminal(t, 140, 40, "-u", "redis://"+addr)
@@ -273,7 +274,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 // locktop that asked for it: its output would grow on the server.
 func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 	long(t, "processes are stopped and killed")
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
 	path := check.Must(exec.LookPath("locktop"))(t)
 	for _, how := range []string{"stopped", "killed"} {
@@ -322,7 +323,7 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}
-	child := server.ForTest(t, "--requirepass", canary)
+	child := servertest.RedisForTest(t, "--requirepass", canary)
 	rdb := clientWith(t, child.Addr(), server.ClientOptions{Password: canary})
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	ctx, stop := context.WithCancel(t.Context())
@@ -344,12 +345,12 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 // A lock of Redisson does not change. Another lock of the same client is renewed.
 func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	long(t, "it samples connections for seconds")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 	send(t, addr, "HSET", "orders", id+":51", 1)
 	send(t, addr, "PEXPIRE", "orders", 60_000)
 	rdb := namedClient(t, addr, "")
-	cn := server.ConnOf(t, rdb)
+	cn := servertest.ConnOf(t, rdb)
 	from := addressOf(t, cn)
 	check.NoError(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
 	repeat(t, 1300*time.Millisecond, func(ctx context.Context) {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
@@ -22,7 +22,7 @@ import (
 // nodesForTest starts five servers that the run can stop and start.
 func nodesForTest(t *testing.T) Servers {
 	t.Helper()
-	set := server.IndependentForTest(t, 5)
+	set := servertest.IndependentForTest(t, 5)
 	on := Servers{Power: set}
 	for _, child := range set.Nodes() {
 		on.Nodes = append(on.Nodes, connect(t, child.Addr()))
@@ -62,9 +62,9 @@ func faultyScenario(kind Kind) Scenario {
 func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	testtier.Long(t, "it runs a load of every kind under faults")
 	t.Parallel()
-	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	single := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 	five := nodesForTest(t)
-	third := connect(t, server.ForTest(t).Addr())
+	third := connect(t, servertest.RedisForTest(t).Addr())
 	var all sync.WaitGroup
 	for _, kind := range []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All} {
 		on := single
@@ -139,11 +139,11 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 // A witness finds that clients are inside at once, without the oracle and its clock.
 func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	t.Parallel()
-	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
+	r := check.Must(New(Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}, Scenario{
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(20*time.Millisecond, 150*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	}))(t)
-	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
+	w := check.Must(witness.Open(t.Context(), connect(t, servertest.RedisForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)
 	for w.Results().Overlaps == 0 {
@@ -178,7 +178,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	for at := 200 * time.Millisecond; at < s.Duration; at += 350 * time.Millisecond {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 250 * time.Millisecond})
 	}
-	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	on := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 	r := check.Must(newRun(on, s, openWrapped(func(l lease) lease { return blindLease{l.(*lock.Lease), on.Redis} })))(t)
 	var h oracle.History
 	r.Record(&h)
@@ -200,7 +200,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
-	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
+	r := check.Must(New(Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}, s))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -218,7 +218,7 @@ var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", 
 func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	testtier.Long(t, "it loads a server for seconds")
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	ctx := t.Context()
 	// The server's CPU time before the run must not count.
 	before := int64(0)
@@ -266,7 +266,7 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 // either a hold or a PTTL, and the requests of waiters without a hold count, too.
 func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	s := busy
 	s.Keys.N, s.Clients, s.Hold, s.Think, s.Patience = 1, 10, Const(20*time.Millisecond), Const(time.Millisecond), 50*time.Millisecond
 	s.Lock = Lock{Kind: Mutex, Wait: Wait{Poll: 5 * time.Millisecond}}

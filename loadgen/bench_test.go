@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // crowd is the number of clients in BenchmarkLoop.
@@ -14,7 +14,7 @@ const crowd = 64
 // BenchmarkLoop runs the loop with all features, hardly any contention, and no
 // hold or think time. B1 of lab/docs/benchmarks.md has the rate of the locks without it.
 func BenchmarkLoop(b *testing.B) {
-	r := check.Must(New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
+	r := check.Must(New(Servers{Redis: connect(b, servertest.RedisForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
 	}))(b)
 	running(b, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 	"locktop/lock"
@@ -344,7 +344,7 @@ var foundSoon = []string{"a SET without NX", "a moment by the client's clock", "
 // reports each of them within a minute. The first tier has five of them.
 func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	t.Parallel()
-	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	one := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 	five := nodesForTest(t)
 	all := flaws()
 	check.Require(t, len(all) == 12, "there are %d", len(all))
@@ -408,7 +408,7 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	testtier.Long(t, "it runs a sound lock for seconds")
 	t.Parallel()
-	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	on := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 	s := Scenario{
 		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: time.Duration(testtier.Size(2, 4, 4)) * time.Second,
 	}

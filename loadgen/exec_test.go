@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
 )
@@ -97,7 +97,7 @@ func checkNoProcess(t *testing.T) {
 // raced runs a scenario of client processes on a real server to its end.
 func raced(t *testing.T, s Scenario) Metrics {
 	t.Helper()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	m := summed(t, ended(New(Servers{Redis: rdb}, s))(t))
 	checkNoKeys(t, rdb)
 	checkNoProcess(t)
@@ -226,7 +226,7 @@ func TestAStealThatDeletesNothingDoesNotStrike(t *testing.T) {
 	for prefix, struck := range map[string]int{"": 1, "D:": 0} {
 		t.Run("prefix "+prefix, func(t *testing.T) {
 			t.Parallel()
-			rdb := connect(t, server.ForTest(t).Addr())
+			rdb := connect(t, servertest.RedisForTest(t).Addr())
 			r := started(t, rdb, Scenario{
 				Lock: process("own-keys", time.Minute), Keys: Keys{N: 12, Prefix: prefix, Pick: PickOne}, Clients: 1, Hold: Const(time.Minute), Duration: time.Minute,
 				Faults: []Fault{{At: 300 * time.Millisecond, Kind: ExternalDelete}},
@@ -262,7 +262,7 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 }
 
 func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
-	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
+	r := check.Must(New(Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
 	err := r.Start()
 	check.True(t, errors.Is(err, external.ErrNotJSON) && !strings.Contains(err.Error(), "\n"), "start: %v", err)
 	check.ErrorIs(t, r.Close(), nil)
@@ -270,7 +270,7 @@ func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
 }
 
 func TestStopEndsClientProcessesThatWaitOrAreFrozen(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	r := started(t, rdb, Scenario{
 		Lock: process(Mutex, 10*time.Second), Clients: 3, Keys: Keys{N: 1}, Hold: Const(time.Minute), Duration: time.Hour,
 		Faults: []Fault{{Kind: Freeze, Clients: 3}}, // the holder is one of them
@@ -348,7 +348,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			s := settingsOf(kind)
-			on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+			on := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 			if kind.Quorum() {
 				on = nodesForTest(t)
 			}
@@ -380,7 +380,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 }
 
 func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for setting, ask := range map[string]func(*Scenario){
 		"reads: a client for this scenario must offer rw, and the hello of locktop mutex offers: mutex": func(s *Scenario) { s.Reads = 0.5 },
 		"permits: a client for this scenario must offer semaphore,":                                     func(s *Scenario) { s.Lock.Permits = 2 },
@@ -412,7 +412,7 @@ func TestTheClockOfAClientProcessIsNotAheadUnlessItsHelloOffersThat(t *testing.T
 	m := raced(t, s)
 	want := "not supported: the hello of locktop mutex does not say"
 	check.True(t, m.Faults[0].Struck == 0 && strings.HasPrefix(m.Faults[0].Why, want), "%q, want %q", m.Faults[0].Why, want)
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
+	r := started(t, connect(t, servertest.RedisForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
 	check.ErrorContains(t, r.Inject(s.Faults[0]), "not supported", "inject")
 	stop(t, r)
 }
@@ -449,7 +449,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 				s.Lock.TTL = time.Minute // no renewal, however long a hold lasts on a busy machine
 				s.Clients = 1            // a holder that waited may end its registration with a script
 			}
-			r := started(t, connect(t, server.ForTest(t).Addr()), s)
+			r := started(t, connect(t, servertest.RedisForTest(t).Addr()), s)
 			<-r.Done()
 			m := r.Metrics()
 			check.Require(t, m.Faults[0].Struck == c.struck && (m.Faults[0].Why == "") == (c.struck > 0), "%v", m.Faults[0])
@@ -480,7 +480,7 @@ func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
 }
 
 func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Clients: 3})
+	r := started(t, connect(t, servertest.RedisForTest(t).Addr()), Scenario{Clients: 3})
 	before := r.Metrics().Began
 	err := r.Apply(r.Scenario().WithClient("echo out of luck >&2; exit 3"))
 	for _, part := range []string{"it exited", "exit status 3", "out of luck"} {
@@ -497,7 +497,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 
 func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
 	testtier.Long(t, "client processes are slow to start")
-	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	on := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
 	file := filepath.Join(t.TempDir(), "started")
 	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)
 	later := fmt.Sprintf("if mkdir '%s.d' 2>/dev/null; then %s; fi; %s", file, process(Mutex, time.Second).Exec, first) // the second process hangs

@@ -16,6 +16,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 )
@@ -105,7 +106,7 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 func TestServersStopAndContinue(t *testing.T) {
 	testtier.Long(t, "servers stop for seconds")
 	t.Parallel()
-	set := server.IndependentForTest(t, 1)
+	set := servertest.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
 	for _, kind := range []FaultKind{Pause, Stop} {
 		r := ended(New(Servers{Redis: rdb, Power: set}, Scenario{

@@ -11,7 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/golden"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -211,7 +211,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 // Clients that share a connection take turns on it, also for the historic kinds.
 func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	s := busy
 	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"
 	r := started(t, rdb, s)
@@ -242,7 +242,7 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 		{Mutex, 1, 0, 0},
 		{"classic/blind-delete", 1, 0, 0},
 	} {
-		rdb := connect(t, server.ForTest(t).Addr())
+		rdb := connect(t, servertest.RedisForTest(t).Addr())
 		s := busy
 		s.Clients, s.Conns, s.Lock.Kind = 12, c.conns, c.kind
 		s.Keys.N = 1

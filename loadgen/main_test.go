@@ -12,11 +12,12 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 12})
+	goleak.VerifyTestMain(servertest.Tests{M: m, Parallel: 12})
 }
 
 // connect returns a client of a server on loopback.

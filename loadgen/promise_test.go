@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -68,7 +68,7 @@ func openUnordered(o sessionConfig) (session, error) {
 func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 	testtier.Long(t, "it runs broken locks until they are found")
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	deleting := closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	for _, c := range []struct {
 		name  string

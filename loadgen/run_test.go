@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // busy makes clients contend: hardly any time passes except that of Redis.
@@ -22,7 +23,7 @@ var busy = Scenario{
 
 func TestSumsAgreeInAllMetrics(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	s := busy
 	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some leases end early
 	s.Hold = Exp(3 * time.Millisecond)
@@ -62,7 +63,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 
 func TestLoadSurvivesTheServer(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	s := busy
 	s.Lock.TTL = 500 * time.Millisecond
 	r := started(t, connect(t, child.Addr()), s)
@@ -226,7 +227,7 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 
 func TestAllMethodsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := started(t, connect(t, server.ForTest(t).Addr()), busy)
+	r := started(t, connect(t, servertest.RedisForTest(t).Addr()), busy)
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {

@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -174,7 +175,7 @@ func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
 	losses := make([][]lossTimes, len(faults))
 	var all errgroup.Group
 	for s := range servers {
-		child := server.ForTest(t)
+		child := servertest.RedisForTest(t)
 		all.Go(func() error {
 			for i := range rounds {
 				kind := (s + i) % len(faults)

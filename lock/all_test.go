@@ -15,7 +15,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/netfault"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -486,7 +486,7 @@ func (r *clusterRig) held(keys []string) (n int64) {
 // one key and of all keys wake each other.
 func TestAnAllOnACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	holder, waiting := r.client(lock.Config{}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: 50 * time.Millisecond}}
 	for name, keys := range onClusterKeys {
@@ -523,7 +523,7 @@ func TestAnAllOnACluster(t *testing.T) {
 // cluster.
 func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))
 	via := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	defer via.Close()
@@ -535,6 +535,6 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 
 func TestAllsInOppositeOrdersOnAClusterNeverDeadlock(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	opposite(r.rig, r.rdb, ways["one slot"])
 }

@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -35,7 +36,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 		})
 	})
 	t.Run("cluster", func(t *testing.T) {
-		r := onCluster(t, server.ClusterOptions{})
+		r := onCluster(t, servertest.ClusterOptions{})
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), ReadTimeout: time.Minute})
 		defer rdb.Close()
 		c := check.Must(lock.New(rdb, lock.Config{}))(r)

@@ -13,7 +13,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/netfault"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -21,14 +21,14 @@ import (
 // clusterRig is a Redis cluster for tests.
 type clusterRig struct {
 	*rig
-	nodes *server.Cluster
+	nodes *servertest.Cluster
 	rdb   *redis.ClusterClient // the test's own client, and the argument of lock.New
 }
 
-func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
+func onCluster(t *testing.T, o servertest.ClusterOptions) *clusterRig {
 	t.Helper()
 	beside(t)
-	r := &clusterRig{rig: &rig{tester: tester{T: t}}, nodes: server.ClusterForTest(t, o)}
+	r := &clusterRig{rig: &rig{tester: tester{T: t}}, nodes: servertest.ClusterForTest(t, o)}
 	r.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs()})
 	t.Cleanup(func() { r.rdb.Close() })
 	return r
@@ -59,7 +59,7 @@ func (r *clusterRig) master(key string) string {
 // its slot, and a release on any node wakes the waiters.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Fence: true}
 	type handOver struct {
@@ -106,8 +106,8 @@ func (r *clusterRig) channels() []string {
 // Scenario 106: a name whose slot no other name can share.
 func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{Masters: 1})
-	alone := r.over(r.direct(server.ForTest(t).Addr()), lock.Config{})
+	r := onCluster(t, servertest.ClusterOptions{Masters: 1})
+	alone := r.over(r.direct(servertest.RedisForTest(t).Addr()), lock.Config{})
 	c := r.client(lock.Config{})
 	for _, key := range []string{"a}b", "{}a", "}{", ""} {
 		for name, l := range map[string]lock.Locker{
@@ -138,7 +138,7 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 // its claim.
 func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{Masters: 1})
+	r := onCluster(t, servertest.ClusterOptions{Masters: 1})
 	read := r.locked(r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader())
 	var writers []<-chan error
 	for range 3 {
@@ -211,7 +211,7 @@ func (m *move) finish() {
 // Scenario 105: MOVED, ASK and TRYAGAIN.
 func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	testtier.Long(t, "slots of a cluster move")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
 	often := lock.Options{Fence: true, Renew: lock.Renew{Every: 20 * time.Millisecond}}
@@ -247,7 +247,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 // Scenario 104.
 func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	testtier.Long(t, "a cluster replaces a master")
-	r := onCluster(t, server.ClusterOptions{Replicas: 1})
+	r := onCluster(t, servertest.ClusterOptions{Replicas: 1})
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
@@ -272,7 +272,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 // clients with one slice would write to the same memory.
 func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{})
+	r := onCluster(t, servertest.ClusterOptions{})
 	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	t.Cleanup(func() { rdb.Close() })
@@ -288,7 +288,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 // Scenario 107.
 func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
-	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
+	r := onCluster(t, servertest.ClusterOptions{Masters: 1, Replicas: 1})
 	for name, o := range map[string]redis.ClusterOptions{
 		"read only":  {ReadOnly: true},
 		"by latency": {RouteByLatency: true},
@@ -319,7 +319,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 // find no lock and report a loss.
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, server.ClusterOptions{Masters: 1})
+	r := onCluster(t, servertest.ClusterOptions{Masters: 1})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })

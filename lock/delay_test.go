@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/lock"
 )
 
@@ -187,7 +187,7 @@ func (r *rig) kept(what string, rival lock.Locker, most, slack time.Duration) {
 // Every request that sets a TTL adds the delay: the first attempt, a plain command, that of
 // a waiter, another entry, a renewal, and the confirmation by replicas.
 func TestEveryRequestSetsTheTTLWithTheDelay(t *testing.T) {
-	nodes := onReplicas(t, server.ReplicatedOptions{Replicas: 1})
+	nodes := onReplicas(t, servertest.ReplicatedOptions{Replicas: 1})
 	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
 		o := lock.Options{TTL: 20 * time.Second, Delay: time.Minute}
 		const want = 80 * time.Second

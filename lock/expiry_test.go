@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -205,7 +205,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 // The same, but the replies of another lease's node are delayed.
 func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
 	testtier.Long(t, "a node of a cluster is frozen for seconds")
-	r := onCluster(t, server.ClusterOptions{NodeTimeout: time.Minute})
+	r := onCluster(t, servertest.ClusterOptions{NodeTimeout: time.Minute})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: 6 * time.Second, Renew: lock.Renew{Every: time.Second}}
 	frozen := r.master("0")

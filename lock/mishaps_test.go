@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/lock"
 )
 
@@ -37,7 +37,7 @@ func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 
 // A server that cannot save its data refuses all writes, including releases.
 func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
-	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
+	r := newRig(t, servertest.RedisForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
 	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Hour})) // so that only its release frees it

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // inSelect reports whether a goroutine that runs a function waits in a select.
@@ -32,7 +32,7 @@ func inSelect(function string) bool {
 // A client may be closed while more messages arrive than the channel of go-redis holds.
 func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: servertest.RedisForTest(t).Addr()})
 	defer rdb.Close()
 	const channel = "{k}:free"
 	before := goleak.IgnoreCurrent()

@@ -18,6 +18,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/lock"
 )
 
@@ -25,7 +26,7 @@ import (
 func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
 	t.Helper()
 	beside(t)
-	child := server.ForTest(t, args...)
+	child := servertest.RedisForTest(t, args...)
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})), child)
 }
 

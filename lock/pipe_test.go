@@ -6,12 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/lock"
 )
 
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
-	child := server.ForTest(t, "--requirepass", "secret")
+	child := servertest.RedisForTest(t, "--requirepass", "secret")
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
 	t.Cleanup(func() { rdb.Close() })
 	c := check.Must(lock.New(rdb, lock.Config{}))(t)

@@ -13,6 +13,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -53,7 +54,7 @@ func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
 	beside(t)
 	r := &nodes{tester: tester{T: t}}
 	for range n {
-		child := server.ForTest(t, args...)
+		child := servertest.RedisForTest(t, args...)
 		r.children = append(r.children, child)
 		r.add(child.Addr(), redis.NewDialer(&redis.Options{}))
 	}

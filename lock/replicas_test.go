@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -21,13 +21,13 @@ import (
 // replicatedRig is a master with replicas.
 type replicatedRig struct {
 	*rig
-	nodes *server.Replicated
+	nodes *servertest.Replicated
 }
 
-func onReplicas(t *testing.T, o server.ReplicatedOptions) *replicatedRig {
+func onReplicas(t *testing.T, o servertest.ReplicatedOptions) *replicatedRig {
 	t.Helper()
 	beside(t)
-	nodes := server.ReplicatedForTest(t, o)
+	nodes := servertest.ReplicatedForTest(t, o)
 	return &replicatedRig{newRig(t, nodes.Master().Addr(), redis.NewDialer(&redis.Options{})), nodes}
 }
 
@@ -61,7 +61,7 @@ func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locke
 // Scenario 100: too few replicas confirm.
 func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	r := onReplicas(t, server.ReplicatedOptions{Replicas: 2})
+	r := onReplicas(t, servertest.ReplicatedOptions{Replicas: 2})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 2, ReplicaTimeout: 5 * time.Second}
 	for name, l := range everyKind(c, "before", o) {
@@ -95,7 +95,7 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 }
 
 func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
-	r := onReplicas(t, server.ReplicatedOptions{})
+	r := onReplicas(t, servertest.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	r.must(r.nodes.Replicas()[0].Freeze())
 	m := c.Mutex("orders", lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 30 * time.Second})
@@ -109,7 +109,7 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 
 // Part of scenario 93 and of 102: min-replicas-to-write.
 func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
-	r := onReplicas(t, server.ReplicatedOptions{})
+	r := onReplicas(t, servertest.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
@@ -134,7 +134,7 @@ const killsOf = "LOCKTOP_FAILOVERS"
 // 25 runs.
 func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	r := onReplicas(t, server.ReplicatedOptions{})
+	r := onReplicas(t, servertest.ReplicatedOptions{})
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv(killsOf)); err == nil {
 		kills = n
@@ -169,7 +169,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 // slot moves.
 func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
-	r := onCluster(t, server.ClusterOptions{Masters: 2, Replicas: 1})
+	r := onCluster(t, servertest.ClusterOptions{Masters: 2, Replicas: 1})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 10 * time.Second}
 	for i := range 20 {

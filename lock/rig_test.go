@@ -18,6 +18,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -173,7 +174,7 @@ func inBubble(t *testing.T, f func(*rig)) {
 func onRedis(t *testing.T, f func(*rig)) {
 	t.Helper()
 	beside(t)
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})))
 }
 
@@ -279,7 +280,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: testtier.Size(12, 32, 32)})
+	goleak.VerifyTestMain(servertest.Tests{M: m, Parallel: testtier.Size(12, 32, 32)})
 }
 
 // until waits until true returns true: it asks every millisecond, and after 50 ms of a real clock

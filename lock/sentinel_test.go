@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -19,15 +20,15 @@ import (
 // sentinelRig is a master with replicas and Sentinels.
 type sentinelRig struct {
 	*rig
-	nodes *server.SentinelGroup
+	nodes *servertest.SentinelGroup
 	rdb   *redis.Client
 }
 
-func onSentinels(t *testing.T, o server.SentinelOptions) *sentinelRig {
+func onSentinels(t *testing.T, o servertest.SentinelOptions) *sentinelRig {
 	t.Helper()
 	beside(t)
-	r := &sentinelRig{rig: &rig{tester: tester{T: t}}, nodes: server.SentinelGroupForTest(t, o)}
-	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
+	r := &sentinelRig{rig: &rig{tester: tester{T: t}}, nodes: servertest.SentinelGroupForTest(t, o)}
+	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: servertest.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
 	t.Cleanup(func() { r.rdb.Close() })
 	return r
@@ -68,7 +69,7 @@ func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 // Scenario 103: the master dies.
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master")
-	r := onSentinels(t, server.SentinelOptions{})
+	r := onSentinels(t, servertest.SentinelOptions{})
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, // a busy machine may replace the master twice
@@ -91,7 +92,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 // knowing it.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master")
-	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
+	r := onSentinels(t, servertest.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d eventRecorder
 	o := lock.Options{TTL: 20 * time.Second, // a failover takes up to 10 s on a busy machine
 		Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
@@ -114,7 +115,7 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
-	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+	nodes := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{})
 	r := &rig{tester: tester{T: t}}
 	var named atomic.Pointer[server.Child] // the server that the name resolves to
 	named.Store(nodes.Master())

@@ -20,14 +20,14 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/humanize"
-	redisserver "locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // the screen shows the time of day
-	os.Exit(redisserver.Tests{M: m, Parallel: 4}.Run())
+	os.Exit(servertest.Tests{M: m, Parallel: 4}.Run())
 }
 
 // driver plays a user: it presses keys and reads the screen. It replaces bubbletea and has no terminal. It runs in a

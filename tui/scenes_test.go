@@ -14,6 +14,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	redisserver "locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -39,7 +40,7 @@ func fiveNodes(t *testing.T, n int) *nodes {
 			link.Cut()
 			e.Close()
 		})
-		rdb := redisserver.ClientForTest(t, fmt.Sprintf("127.0.0.1:%d", i+1), link.Dial)
+		rdb := servertest.ClientForTest(t, fmt.Sprintf("127.0.0.1:%d", i+1), link.Dial)
 		all.clients, all.links = append(all.clients, rdb), append(all.links, link)
 	}
 	return all

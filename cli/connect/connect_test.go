@@ -16,12 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace/inspect"
 )
 
 func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	connected := func(t *testing.T, args ...string) inspect.Client {
 		t.Helper()
 		tgt := check.Must(parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{}))(t)

@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -50,7 +51,7 @@ func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 }
 
 func TestEachHoldHasANewOwner(t *testing.T) {
-	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+	rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 	c := check.Must(newTraffic(t.Context(), rdb))(t)
 	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.owners {
@@ -72,7 +73,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		defer e.Close()
-		rdb := server.ClientForTest(t, e.Addr(), e.Dial)
+		rdb := servertest.ClientForTest(t, e.Addr(), e.Dial)
 		c := check.Must(newTraffic(t.Context(), rdb))(t)
 		before := found(t, rdb)
 		var running sync.WaitGroup
@@ -115,7 +116,7 @@ func found(t *testing.T, rdb server.Client) map[string]keyspace.Lock {
 
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	d := check.Must(Start(t.Context(), 3, true))(t)
 	all := append([]node{d.main}, d.quorum.nodes...)
 	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
@@ -125,7 +126,7 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	}
 	d.Close()
 	for _, n := range all {
-		again := server.ClientForTest(t, n.addr, nil)
+		again := servertest.ClientForTest(t, n.addr, nil)
 		check.True(t, again.Ping(context.Background()).Err() != nil, "%s goes on", n.addr)
 	}
 }

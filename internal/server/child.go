@@ -29,8 +29,8 @@ type ChildOptions struct {
 	// Config is the text of a configuration file, for servers that need a writable one.
 	// Args override it.
 	Config string
-	// clusterBus means that the server also listens on its port + [busOffset].
-	clusterBus bool
+	// ClusterBus means that the server also listens on its port + [busOffset].
+	ClusterBus bool
 }
 
 // Child is a redis-server process on a free loopback port, with its own directory.
@@ -80,7 +80,7 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
-	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir, bus: o.clusterBus}
+	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir, bus: o.ClusterBus}
 	if err := errors.Join(c.configure(o.Config), c.startOnFreePort(ctx)); err != nil {
 		return nil, errors.Join(err, dir.remove())
 	}
@@ -178,14 +178,14 @@ func (c *Child) start(ctx context.Context) error {
 func (c *Child) answers(ctx context.Context, proc *process) chan struct{} {
 	ready := make(chan struct{})
 	go func() {
-		rdb := dial(c)
+		rdb := NewClient(c.Addr(), ClientOptions{NoRetry: true})
 		defer rdb.Close()
 		for proc.running() && ctx.Err() == nil {
 			if rdb.Ping(ctx).Err() == nil {
 				close(ready)
 				return
 			}
-			time.Sleep(awaitPause)
+			time.Sleep(10 * time.Millisecond)
 		}
 	}()
 	return ready

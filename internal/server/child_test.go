@@ -13,10 +13,11 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // client returns a client of a server, which ends with the test.
-func client(t *testing.T, addr string) server.Client { return server.ClientForTest(t, addr, nil) }
+func client(t *testing.T, addr string) server.Client { return servertest.ClientForTest(t, addr, nil) }
 
 // rawPing is a PING in RESP; the embedded server knows no other form.
 const rawPing = "*1\r\n$4\r\nPING\r\n"
@@ -62,14 +63,14 @@ func directory(t *testing.T, rdb server.Client) string {
 }
 
 func TestAddrIsTheChildsOwn(t *testing.T) {
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
 	pid := c.PID()
 	check.True(t, info != "" && info == strconv.Itoa(pid), "process %s answers on the address of the child, process %d", info, pid)
 }
 
 func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
-	rdb := client(t, server.ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
+	rdb := client(t, servertest.RedisForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
 		got := check.Must(rdb.ConfigGet(t.Context(), option).Result())(t)
 		check.True(t, got[option] == want, "%s is %q, want %q", option, got[option], want)
@@ -77,13 +78,13 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 }
 
 func TestChildThatCannotStartSaysWhy(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	_, err := server.StartChild(t.Context(), server.ChildOptions{Args: []string{"--maxclients", "many"}})
 	check.True(t, err != nil && strings.Contains(err.Error(), "couldn't be parsed into an integer"), "the error is %v", err)
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := server.StartChild(ctx, server.ChildOptions{})
@@ -92,7 +93,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 
 func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	c := check.Must(server.StartChild(ctx, server.ChildOptions{}))(t)
 	defer c.Stop()
@@ -102,7 +103,7 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	dir := directory(t, client(t, c.Addr()))
 	check.Require(t, exists(dir), "there is no directory %q to begin with", dir)
 	check.NoError(t, c.Stop())
@@ -115,7 +116,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	conn := check.Must(net.Dial("tcp", c.Addr()))(t)
 	defer conn.Close()
 	ping(t, conn)
@@ -133,7 +134,7 @@ func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 }
 
 func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
 	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
@@ -151,7 +152,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 }
 
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
-	c := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	c := servertest.RedisForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
 	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	check.True(t, c.Erase() != nil, "a running server was erased")
@@ -172,7 +173,7 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 // A server may be a command of the shell that has a place for its port, or another program.
 func TestAChildMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips without redis-server
+	servertest.RedisForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
 		c := check.Must(server.StartChild(t.Context(), server.ChildOptions{Server: command}))(t)
 		rdb := server.NewClient(c.Addr(), server.ClientOptions{})

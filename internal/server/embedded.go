@@ -1,5 +1,5 @@
-// Package server runs the Redis servers that locktop starts for its demo and its
-// tests: an embedded server in this process, and redis-server processes. They listen
+// Package server runs the Redis servers that locktop starts: an embedded server in this
+// process, and redis-server processes. They listen
 // only on the loopback interface, keep no data afterwards, and end with their owner.
 //
 // The embedded server needs no installation and runs in a testing/synctest bubble.

@@ -15,13 +15,14 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // piped returns a piped server and its client.
 func piped(t *testing.T) (*server.Embedded, server.Client) {
 	e := server.NewPiped()
 	t.Cleanup(e.Close)
-	return e, server.ClientForTest(t, e.Addr(), e.Dial)
+	return e, servertest.ClientForTest(t, e.Addr(), e.Dial)
 }
 
 func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
@@ -88,7 +89,7 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 }
 
 func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
-	e := server.EmbeddedForTest(t)
+	e := servertest.EmbeddedForTest(t)
 	tcp := server.NewClient(e.Addr(), server.ClientOptions{})
 	defer tcp.Close()
 	piped := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
@@ -100,7 +101,7 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 }
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
-	host, _, err := net.SplitHostPort(server.EmbeddedForTest(t).Addr())
+	host, _, err := net.SplitHostPort(servertest.EmbeddedForTest(t).Addr())
 	check.NoError(t, err)
 	check.True(t, net.ParseIP(host).IsLoopback(), "it listens on %s", host)
 }

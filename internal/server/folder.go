@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 )
@@ -26,7 +25,7 @@ type folder struct {
 // removeOnce removes what killed processes have left, before the first folder of this process.
 var removeOnce sync.Once
 
-// tempDir is the temporary folder of the system. [OwnTempDir] does not change it.
+// tempDir is the temporary folder of the system. A later change of TMPDIR does not change it.
 var tempDir = os.TempDir()
 
 // newFolder makes the directory of a server in the temporary folder. Only when it is locked, it
@@ -58,32 +57,6 @@ func TempDir() (path string, remove func() error, err error) {
 		return "", nil, err
 	}
 	return f.path, f.remove, nil
-}
-
-// OwnTempDir makes a directory like [TempDir], and has it be the temporary folder of this process and
-// its children until end is called. On other systems than Linux it does nothing: the path of a socket
-// there would be too long.
-func OwnTempDir() (end func()) {
-	if runtime.GOOS != "linux" {
-		return func() {}
-	}
-	const name = "TMPDIR"
-	before, set := os.LookupEnv(name)
-	path, remove, err := TempDir()
-	if err == nil {
-		err = os.Setenv(name, path)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return func() {
-		if set {
-			_ = os.Setenv(name, before)
-		} else {
-			_ = os.Unsetenv(name)
-		}
-		_ = remove()
-	}
 }
 
 // inherited are the files to pass to the server, so that the lock lasts as long as it runs.

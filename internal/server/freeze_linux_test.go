@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
 		check.NoError(t, c.Freeze())
 		status := check.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)

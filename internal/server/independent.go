@@ -8,7 +8,7 @@ import (
 // Independent is a group of [Child] servers without connections to each other, like
 // the nodes of a Redlock. A node keeps its data on disk across Down and Up.
 type Independent struct {
-	children children
+	nodes []*Child
 }
 
 // StartIndependent is StartIndependentOn with redis-server.
@@ -23,26 +23,35 @@ func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 func StartIndependentOn(ctx context.Context, n int, server string) (*Independent, error) {
 	i := &Independent{}
 	for range n {
-		if _, err := i.children.add(ctx, ChildOptions{Server: server, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}}); err != nil {
+		c, err := StartChild(ctx, ChildOptions{Server: server, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+		if err != nil {
 			return nil, errors.Join(err, i.Stop())
 		}
+		i.nodes = append(i.nodes, c)
 	}
 	return i, nil
 }
 
-// Stop ends all servers.
-func (i *Independent) Stop() error { return i.children.stop() }
+// Stop kills all servers, which is faster than a shutdown of each, and removes their
+// directories.
+func (i *Independent) Stop() error {
+	var errs []error
+	for _, c := range i.nodes {
+		errs = append(errs, c.Kill(), c.Stop())
+	}
+	return errors.Join(errs...)
+}
 
 // Nodes returns the servers.
-func (i *Independent) Nodes() []*Child { return i.children }
+func (i *Independent) Nodes() []*Child { return i.nodes }
 
 // Down ends a server, counted from 1, like a crash.
-func (i *Independent) Down(node int) error { return i.children[node-1].Kill() }
+func (i *Independent) Down(node int) error { return i.nodes[node-1].Kill() }
 
 // Up restarts a server that is down, with its data or empty. It does nothing if the
 // server runs.
 func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
-	c := i.children[node-1]
+	c := i.nodes[node-1]
 	if c.PID() != 0 {
 		return nil
 	}
@@ -55,14 +64,7 @@ func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
 }
 
 // Freeze suspends a server, counted from 1, until Continue.
-func (i *Independent) Freeze(node int) error { return i.children[node-1].Freeze() }
+func (i *Independent) Freeze(node int) error { return i.nodes[node-1].Freeze() }
 
 // Continue resumes a server, counted from 1.
-func (i *Independent) Continue(node int) error { return i.children[node-1].Continue() }
-
-// IndependentForTest starts servers that end with the test. Without redis-server it
-// skips or fails the test, like [ForTest].
-func IndependentForTest(t TB, n int) *Independent {
-	t.Helper()
-	return forTest(t, func(ctx context.Context) (*Independent, error) { return StartIndependent(ctx, n) }, (*Independent).Stop)
-}
+func (i *Independent) Continue(node int) error { return i.nodes[node-1].Continue() }

@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 	t.Parallel()
-	set := server.IndependentForTest(t, 2)
+	set := servertest.IndependentForTest(t, 2)
 	node := set.Nodes()[1]
 	ctx := t.Context()
 	for _, c := range []struct {

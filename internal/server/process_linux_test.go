@@ -17,6 +17,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // asProgram is the environment variable that makes this test binary another program: a
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	case "parent":
 		parent()
 	case "tests":
-		server.Tests{Parallel: 1, M: testsFunc(func() {
+		servertest.Tests{Parallel: 1, M: testsFunc(func() {
 			if _, err := os.MkdirTemp("", "of-a-test-"); err == nil {
 				parent()
 			}
@@ -38,9 +39,17 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
-		server.SetParallel(8) // without Tests: each test starts servers of its own
+		servertest.SetParallel(8) // without Tests: each test starts servers of its own
 		os.Exit(m.Run())
 	}
+}
+
+// testsFunc takes the place of a [testing.M].
+type testsFunc func()
+
+func (f testsFunc) Run() int {
+	f()
+	return 0
 }
 
 // parent starts a child from a thread that ends right after, prints the child's
@@ -90,7 +99,7 @@ func stat(name string) error {
 // end before the program has released its locks.
 func TestCtrlCDoesNotReachAChild(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	pid := child.PID()
 	group, err := syscall.Getpgid(pid)
 	check.True(t, err == nil && group == pid, "its process group is %d, %v; want one of its own, %d", group, err, pid)
@@ -107,7 +116,7 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 // testKill expects so many directories in the temporary folder while a program runs, and none after its kill.
 func testKill(t *testing.T, parent string, want int) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
 	program := func(what string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])

@@ -10,13 +10,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	t.Parallel()
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	c := server.ForTest(t, "--pidfile", pidFile)
+	c := servertest.RedisForTest(t, "--pidfile", pidFile)
 	check.Require(t, exists(pidFile), "there is no %s to begin with", pidFile)
 	check.NoError(t, c.Freeze())
 	check.NoError(t, c.Stop())
@@ -26,7 +26,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	check.NoError(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
 		err := call()
@@ -36,7 +36,7 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	t.Parallel()
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	check.NoError(t, c.Kill())
 	other := miniredis.NewMiniRedis()
 	check.NoError(t, other.StartAddr(c.Addr()))

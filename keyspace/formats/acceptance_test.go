@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -18,7 +18,7 @@ const (
 )
 
 func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	const (
 		key   = "lock:\x1b[2J\x1b]0;x\x07"
 		value = "\x00\xff\x1b[31m\x9b\xe2\x80\xae\r\n~~~"

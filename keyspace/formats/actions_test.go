@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -32,11 +33,11 @@ type full struct{}
 func (full) Write(keyspace.AuditRecord) error { return errors.New("no space left on device") }
 
 func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := release.NewExecutor(always(map[string]inspect.Client{server.AddrOf(rdb): rdb}), everyFormat, full{})
+	b := release.NewExecutor(always(map[string]inspect.Client{servertest.AddrOf(rdb): rdb}), everyFormat, full{})
 	_, err := b.Act(t.Context(), keyspace.ForceRelease, seen, 0)
 	check.ErrorContains(t, err, "nothing was changed")
 	_, err = b.Act(t.Context(), keyspace.Extend, seen, time.Hour)
@@ -48,14 +49,14 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 // ACL. locktop returns the same error for all.
 func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	t.Parallel()
-	admin := connect(t, server.ForTest(t).Addr())
+	admin := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
 	seen := only(t, admin, "lock:a")
 	before := everything(t, admin)
 
 	as := func(name string, rights ...string) server.Client {
-		check.NoError(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
-		rdb := server.NewClient(server.AddrOf(admin), server.ClientOptions{Username: name, Password: "pw"})
+		check.NoError(t, servertest.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
+		rdb := server.NewClient(servertest.AddrOf(admin), server.ClientOptions{Username: name, Password: "pw"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
@@ -83,7 +84,7 @@ func always(nodes map[string]inspect.Client) func(context.Context) map[string]in
 
 // releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb server.Client) *release.Executor {
-	nodes := map[string]inspect.Client{server.AddrOf(rdb): rdb}
+	nodes := map[string]inspect.Client{servertest.AddrOf(rdb): rdb}
 	return release.NewExecutor(always(nodes), everyFormat, &memoryLog{})
 }
 
@@ -281,7 +282,7 @@ func heard(t *testing.T, rdb server.Client, f func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	ps := server.PSubscribe(ctx, rdb, "*")
+	ps := servertest.PSubscribe(ctx, rdb, "*")
 	defer ps.Close()
 	check.Must(ps.Receive(ctx))(t)
 	f()
@@ -304,7 +305,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		token  = "pay-7:52~{v7-4000/4d}"
 		waiter = "api-2:17~{v7-3000/4e}"
 	)
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, c := range []struct {
 		name     string
 		key      string
@@ -371,7 +372,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 
 // In a cluster of Redis 7, the waiters of some libraries subscribe to sharded channels.
 func TestWaitersOnShardedChannelsAreWoken(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	if known := check.Must(rdb.Do(t.Context(), "COMMAND", "INFO", "SPUBLISH").Slice())(t); known[0] == nil {
 		t.Skip("Redis 6 has no sharded channels: put a redis-server of version 7 or later on PATH")
 	}
@@ -400,7 +401,7 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 }
 
 func TestOneHolderOfSeveralIsReleased(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, f := range everyFormat {
 		for _, s := range f.Samples {
 			if f.Actions == nil || len(s.Want.Holders) < 2 {
@@ -436,7 +437,7 @@ func holders(t *testing.T, rdb server.Client) []keyspace.Holder {
 // are left as the library leaves them.
 func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 	const job = "4f2b8c6a1d4e9a7b9c5d8e0f"
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, c := range []struct {
 		name, key, list string
 		commands        string
@@ -464,7 +465,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 // A token of Ruby's redis-semaphore is a number that is used again. A hold that
 // began at another time is another hold.
 func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	now := clock(t, rdb)
 	seen := placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}})
 	placed(t, rdb, "SEMAPHORE:x:GRABBED", now, [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}})
@@ -478,10 +479,10 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	nodes := make(map[string]inspect.Client)
 	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Depth: 1}}}
 	for _, has := range []string{next, seen, next} {
-		rdb := connect(t, server.ForTest(t).Addr())
+		rdb := connect(t, servertest.RedisForTest(t).Addr())
 		load(t, rdb, []string{"SET", "lock:a", has, "PX", "60000"})
-		nodes[server.AddrOf(rdb)] = rdb
-		lock.Votes = append(lock.Votes, keyspace.Vote{Node: server.AddrOf(rdb), Token: seen})
+		nodes[servertest.AddrOf(rdb)] = rdb
+		lock.Votes = append(lock.Votes, keyspace.Vote{Node: servertest.AddrOf(rdb), Token: seen})
 	}
 	written := &memoryLog{}
 	_, err := release.NewExecutor(always(nodes), everyFormat, written).Act(t.Context(), keyspace.ForceRelease, lock, 0)
@@ -496,7 +497,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 }
 
 func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
 	for _, c := range []struct {
 		name, key string
@@ -538,7 +539,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 	const goes, stays = "lock_token:0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817", "lock_token:d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
 	const longer, shorter = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C=", "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	now := clock(t, rdb)
 	for _, c := range []struct {
 		name, key, goes string

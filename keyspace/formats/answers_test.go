@@ -10,6 +10,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
@@ -33,7 +34,7 @@ const answerLimit = 300 * time.Millisecond
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
-	f := &faulty{srv: server.ForTest(t), log: &memoryLog{}, net: netfault.New((&net.Dialer{}).DialContext)}
+	f := &faulty{srv: servertest.RedisForTest(t), log: &memoryLog{}, net: netfault.New((&net.Dialer{}).DialContext)}
 	f.admin = connect(t, f.srv.Addr())
 	load(t, f.admin, []string{"SET", "lock:a", tokenSeen, "PX", "60000"})
 	f.seen = only(t, f.admin, "lock:a")
@@ -245,7 +246,7 @@ type faultyRedlock struct {
 
 func newFaultyRedlock(t *testing.T, frozen, dead int) *faultyRedlock {
 	t.Helper()
-	f := &faultyRedlock{rig: server.IndependentForTest(t, 5), log: &memoryLog{}}
+	f := &faultyRedlock{rig: servertest.IndependentForTest(t, 5), log: &memoryLog{}}
 	f.seen = keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: tokenSeen, Depth: 1}}}
 	nodes := make(map[string]inspect.Client)
 	for i, n := range f.rig.Nodes() {

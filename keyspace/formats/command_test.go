@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -19,7 +20,7 @@ func paste(t *testing.T, line string) string {
 	t.Helper()
 	for _, name := range []string{"sh", "redis-cli"} {
 		if _, err := exec.LookPath(name); err != nil {
-			check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
+			check.Require(t, os.Getenv(servertest.RequireRedis) == "", "%v", err)
 			t.Skipf("%v: install redis-server, which brings it (apt-get install redis-server, brew install redis), to run this test", err)
 		}
 	}
@@ -33,7 +34,7 @@ func paste(t *testing.T, line string) string {
 // The command line for redis-cli changes a lock exactly as an Executor does, once.
 func TestTheExactCommandReleasesALockOnce(t *testing.T) {
 	testtier.Long(t, "it starts redis-cli for each sample")
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := connect(t, addr)
 	for _, f := range everyFormat {
 		for _, s := range f.Samples {
@@ -61,7 +62,7 @@ func TestTheExactCommandReleasesALockOnce(t *testing.T) {
 // that lock, in that database, and is printable ASCII.
 func TestTheExactCommandTakesAnyKeyAndToken(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	rdb := server.NewClient(addr, server.ClientOptions{DB: 3})
 	defer rdb.Close()
 	for i, s := range []string{

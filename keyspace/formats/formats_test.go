@@ -12,13 +12,14 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
 
 func TestMain(m *testing.M) {
-	server.Tests{M: m, Parallel: 4}.Run()
+	servertest.Tests{M: m, Parallel: 4}.Run()
 }
 
 // everyFormat is made once: a format reads the files of its scripts.
@@ -28,8 +29,8 @@ var everyFormat = formats.All()
 func clients(t *testing.T) map[string]server.Client {
 	t.Helper()
 	return map[string]server.Client{
-		"embedded": connect(t, server.EmbeddedForTest(t).Addr()),
-		"real":     connect(t, server.ForTest(t).Addr()),
+		"embedded": connect(t, servertest.EmbeddedForTest(t).Addr()),
+		"real":     connect(t, servertest.RedisForTest(t).Addr()),
 	}
 }
 
@@ -149,7 +150,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 }
 
 func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	want := map[string]time.Duration{
 		"orders:4712": 9 * time.Second, "orders:4713": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second,
@@ -174,7 +175,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 // A counter stays after its lock is gone. A name that looks like that of a lock
 // does not make it one.
 func TestALeftoverCompanionIsNoLock(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb,
 		[]string{"SET", "{lock:a}:fence", "7"},
 		[]string{"SET", "lock:{a}::fence", "7"},
@@ -190,7 +191,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 }
 
 func TestEachHolderHasItsOwnDeadline(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	for key, deadlines := range map[string][]time.Duration{
 		"rw:catalog": {11 * time.Second, 21 * time.Second, 30 * time.Second}, "rates:eur": {21 * time.Second, 25 * time.Second},
@@ -283,7 +284,7 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 	slices.Sort(names)
 	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "huey", "huey-expire", "node-resque",
 		"redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "rq-scheduler"}, "formats")
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for value, want := range map[string]bool{"*": true, "1": true, "locked": true, "TRUE": true, "7": false, "web-01:4242": false, "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e": false} {
 		load(t, rdb, []string{"SET", "medusa_lock:prod_1", value, "PX", "60000"})
 		snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -84,7 +84,7 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 
 // The end of a permit does not let an extend bring it back, which could exceed the limit.
 func TestAnExtendBringsNoPermitBack(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	now := clock(t, rdb)
 	until := func(deadline string) keyspace.Lock {
 		return placed(t, rdb, "pool", now, [][]string{

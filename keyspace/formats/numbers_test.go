@@ -9,6 +9,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -23,7 +24,7 @@ func possible(t testing.TB, rdb server.Client) keyspace.Snapshot {
 // A release of a fencing token begins it anew, and a stale writer passes.
 func TestNumbersBesideALockAreNoLocks(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	names := strings.Fields(`lock:orders:42:token lock:index lock_token:orders orders:lock:generation lock:orders:epoch
 		lock:orders:version lockindex lock:orders:lockVersion locktoken:orders lock:orders:fence fence:lock:orders
 		lock:orders#index lock:{orders}:index lock.orders.token leader:term leader_epoch lease:orders:seq mutex-generation
@@ -46,7 +47,7 @@ func TestNumbersBesideALockAreNoLocks(t *testing.T) {
 
 // The same words name things that a lock protects.
 func TestALockMayHaveTheNameOfANumber(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	values := map[string]string{
 		"lock:epoch": client, "lock:index": client, "lock:token": client, "lock:orders:version": client,
 		"lock:index:7": "1", "lock:search-index": "1", "lock:token:42": "1", "lock:version:3": "1", "token:refresh:lock": "4242",
@@ -59,7 +60,7 @@ func TestALockMayHaveTheNameOfANumber(t *testing.T) {
 
 // A field with the name of a property is no owner, and a hash of several numbers is no reentrant lock.
 func TestAHashOfCountersIsNoReentrantLock(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, field := range strings.Fields("index fence version epoch seq ttl expires_at count total lock_version generation attempts") {
 		load(t, rdb, []string{"HSET", "lock:of:" + field, field, "7"})
 	}
@@ -70,7 +71,7 @@ func TestAHashOfCountersIsNoReentrantLock(t *testing.T) {
 // Without its key, a semaphore of Redisson has no permits for ever.
 func TestAFreeSemaphoreOfRedissonIsNotHeld(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for key, lockName := range map[string]bool{
 		"maven:resolver:artifact:org.example:guava": false, "pool": false, "semaphore:pool": false,
 		"lock:resolver": true, "lock:Resolver": true, "RedisMutex:pool": true,
@@ -90,12 +91,12 @@ func TestAFreeSemaphoreOfRedissonIsNotHeld(t *testing.T) {
 
 // A client that waits on its channel proves a semaphore, whatever its name.
 func TestSubscribersProveASemaphoreThatLooksLikeAMutex(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, []string{"SET", "lock:pool", "5"}, []string{"SET", "lock:{latch}", "5"}, []string{"SET", "lock:mutex", "4242"})
 	for _, l := range possible(t, rdb).Locks {
 		check.Equal(t, l.Format, "set-nx", "without subscribers, %s is", l.Key)
 	}
-	s := server.Subscribe(t.Context(), rdb, "redisson_sc:{lock:pool}", "redisson_countdownlatch__channel__{lock:{latch}}")
+	s := servertest.Subscribe(t.Context(), rdb, "redisson_sc:{lock:pool}", "redisson_countdownlatch__channel__{lock:{latch}}")
 	defer s.Close()
 	check.Must(s.Receive(t.Context()))(t)
 	check.Must(s.Receive(t.Context()))(t)
@@ -109,7 +110,7 @@ func TestSubscribersProveASemaphoreThatLooksLikeAMutex(t *testing.T) {
 // A deadline is at most a year ahead, as that of ServiceStack.Redis. Under a name without a word
 // for locks, a time that has passed long ago is any time.
 func TestATimeFarFromNowIsNoDeadline(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, c := range []struct {
 		key, value string
 		is         bool

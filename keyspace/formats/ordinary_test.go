@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -22,7 +23,7 @@ import (
 // them is a likely lock, however many there are.
 func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	p := rdb.Pipeline()
 	for i := range testtier.Size(4_000, 20_000, 20_000) {
 		p.Set(t.Context(), fmt.Sprintf("page:%d", i), fmt.Sprintf("%x", md5.Sum([]byte(strconv.Itoa(i)))), time.Hour)
@@ -48,7 +49,7 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 // The same rules must accept tokens of the last weeks, markers, times, and
 // locks whose names end in a word that counters use.
 func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	now := clock(t, rdb)
 	week := formats.At(keyspace.Sample{Commands: [][]string{{"SET", "job:nightly", "{v1hex-604800000/5e}"}}}, now)
 	want := []string{"job:nightly", "lock:42", "lock:page:7", "lock:report", "lock:sync", "lock_version", "scheduler:leader"}
@@ -66,7 +67,7 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 
 // The holders of dramatiq's permits are not known, but the number of permits in use is.
 func TestPermitsThatAreOutAreHeld(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})
 	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
@@ -161,7 +162,7 @@ func fillOrdinary(t *testing.T, rdb server.Client, each int) (keys int) {
 func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 	t.Parallel()
 	each := testtier.Size(250, 3_000, 3_000)
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	all := layouts(t, "handwritten")
 	seen := len(atFirstSight(t, rdb, all))
 	keys := fillOrdinary(t, rdb, each)

@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -36,7 +37,7 @@ func (c metered) Read(b []byte) (int, error) {
 func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 	t.Parallel()
 	const huge = 4 << 20
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	run := func(script string, keys ...string) {
 		err := rdb.Eval(t.Context(), script, keys, huge).Err()
 		check.Require(t, err == nil || err == redis.Nil, "%v", err)
@@ -53,7 +54,7 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		redis.call('HSET', KEYS[1], 'owner', 'web-1', 'payload', huge)
 		redis.call('RPUSH', KEYS[2], 'web-1', huge)`, "mutex:hash", "mutex:list")
 	var received atomic.Int64
-	counted := server.NewClient(server.AddrOf(rdb), server.ClientOptions{
+	counted := server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return metered{conn, &received}, err
@@ -94,8 +95,8 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 	for _, tracking := range []bool{true, false} {
 		t.Run(fmt.Sprint("tracking ", tracking), func(t *testing.T) {
 			t.Parallel()
-			rdb := connect(t, server.ForTest(t).Addr())
-			patient := server.NewClient(server.AddrOf(rdb), server.ClientOptions{Timeout: time.Minute, NoRetry: true})
+			rdb := connect(t, servertest.RedisForTest(t).Addr())
+			patient := server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{Timeout: time.Minute, NoRetry: true})
 			t.Cleanup(func() { patient.Close() })
 			fill := func(key string) {
 				const script = `for i = 1, 30 do redis.call('HSET', KEYS[1], '6ba7b810-9dad-41d1-80b4-0000000000' .. (10 + i) .. ':1', string.rep('x', ARGV[1])) end`
@@ -112,8 +113,8 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			}
 			via := rdb
 			if !tracking {
-				check.NoError(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
-				via = server.NewClient(server.AddrOf(rdb), server.ClientOptions{Username: "untracked", Password: "secret"})
+				check.NoError(t, servertest.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
+				via = server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
 			live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(via, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})))

@@ -14,6 +14,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -248,7 +249,7 @@ func race(t *testing.T, rdb server.Client, format string, s keyspace.Sample, tim
 // Promise P11.
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	t.Parallel()
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	times := testtier.Size(4, 8, 120) // per sample
 	done, changed, raced := 0, 0, 0
 	for i, f := range everyFormat {

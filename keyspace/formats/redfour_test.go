@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -19,7 +19,7 @@ func TestAHandOverOfRedfourIsNoSecondEntry(t *testing.T) {
 		acquire = "local i = redis.call('INCR', KEYS[2]) redis.call('HMSET', KEYS[1], 'index', i) return redis.call('PEXPIRE', KEYS[1], 30000)"
 		release = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', 'jobs-release', KEYS[1]) "
 	)
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	run := func(script string) {
 		t.Helper()
 		check.NoError(t, rdb.Eval(t.Context(), script, []string{"jobs:lock:7", "jobsindex"}).Err())

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -28,7 +28,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 		enqueue               = "redis.call('RPUSH', KEYS[2], ARGV[1]) return redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])"
 		release               = "redis.call('DEL', KEYS[1]) local next = redis.call('LINDEX', KEYS[2], 0) if next then redis.call('PUBLISH', 'redisson_lock__channel:{gate}:' .. next, '0') end return 1"
 	)
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	run := func(script string, argv ...any) {
 		t.Helper()
 		check.NoError(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
@@ -92,7 +92,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
 		holder, dead, alive   = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7", "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	)
-	rdb := connect(t, server.ForTest(t).Addr())
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	now := clock(t, rdb)
 	passed, later := strconv.FormatInt(now.Add(-20*time.Second).UnixMilli(), 10), strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
 	load(t, rdb,
@@ -127,7 +127,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 		check.NoError(t, err)
 	}
 
-	waker := server.Subscribe(ctx, rdb, "redisson_lock__channel:{gate}:"+alive)
+	waker := servertest.Subscribe(ctx, rdb, "redisson_lock__channel:{gate}:"+alive)
 	defer waker.Close()
 	check.Must(waker.Receive(ctx))(t)
 	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})

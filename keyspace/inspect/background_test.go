@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -26,7 +26,7 @@ import (
 func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	testtier.Long(t, "it measures how late expiries are reported")
 	t.Parallel()
-	child := server.DebugForTest(t)
+	child := servertest.DebugForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
 	for from := 0; from < 20_000; from += 10_000 {
@@ -219,7 +219,7 @@ func nextEnd(t *testing.T, f *Watcher) keyspace.EventKind {
 // While the server is unreachable, nothing is known of its locks.
 func TestALostConnectionReleasesNothing(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
 	l := started(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
@@ -272,7 +272,7 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	for what, command := range map[string]string{"before the next command": "", "before a scan": "dbsize"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			child := server.ForTest(t)
+			child := servertest.RedisForTest(t)
 			other := connect(t, redis.Options{Addr: child.Addr()})
 			rdb := connect(t, redis.Options{Addr: child.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -328,7 +328,7 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 // whether the server has channel permissions. Redis 6.0 has none.
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
-	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
+	err := servertest.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
 	check.NoError(t, err)
 	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
 	return strings.Contains(user, "channels")
@@ -585,7 +585,7 @@ func TestTheReleaseOfTheNextHoldIsNoneOfALockThatExpired(t *testing.T) {
 // lock with the same key in another one is released.
 func TestAReleaseInAnotherDatabaseIsNoneOfALockThatExpires(t *testing.T) {
 	t.Parallel()
-	child := server.DebugForTest(t)
+	child := servertest.DebugForTest(t)
 	other := connect(t, redis.Options{Addr: child.Addr()})
 	do(t, other, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
 	rdb := connect(t, redis.Options{Addr: child.Addr(), DB: 7})

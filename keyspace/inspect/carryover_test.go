@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -133,7 +134,7 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 // A replica is promoted. A lock that it had received was released there, and not lost.
 func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	t.Parallel()
-	rig := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+	rig := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{})
 	replica := rig.Replicas()[0]
 	old, rdb := connect(t, redis.Options{Addr: rig.Master().Addr()}), connect(t, redis.Options{Addr: replica.Addr()})
 	o := justTokens()
@@ -163,7 +164,7 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 // database, but nobody has emptied the locks.
 func TestAMasterThatBecomesAReplicaFlushesNothing(t *testing.T) {
 	t.Parallel()
-	first, second := server.ForTest(t), server.ForTest(t, "--repl-diskless-sync-delay", "0")
+	first, second := servertest.RedisForTest(t), servertest.RedisForTest(t, "--repl-diskless-sync-delay", "0")
 	rdb, other := connect(t, redis.Options{Addr: first.Addr()}), connect(t, redis.Options{Addr: second.Addr()})
 	l := started(t, rdb, justTokens())
 	for _, both := range []*redis.Client{rdb, other} {

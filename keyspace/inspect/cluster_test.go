@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -36,7 +36,7 @@ func (n *nodes) at(addr string) (Client, error) {
 }
 
 // scanners returns one scanner per node of a cluster. The scanners know of each other.
-func scanners(t testing.TB, c *server.Cluster, o ScanOptions) []*Scanner {
+func scanners(t testing.TB, c *servertest.Cluster, o ScanOptions) []*Scanner {
 	t.Helper()
 	clients := &nodes{t: t}
 	o.Cluster = NewCluster(clients.at)
@@ -49,7 +49,7 @@ func scanners(t testing.TB, c *server.Cluster, o ScanOptions) []*Scanner {
 }
 
 // tagged returns a function that makes keys in a slot. The low slots belong to the first master.
-func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
+func tagged(t testing.TB, c *servertest.Cluster, slot int) func(i int) string {
 	t.Helper()
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
 	for from := 0; ; from += 1000 {
@@ -73,7 +73,7 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 	testtier.Long(t, "slots of a cluster move during scans")
 	t.Parallel()
 	const locks = 200
-	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	c := servertest.ClusterForTest(t, servertest.ClusterOptions{Masters: 2})
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
 	for _, node := range c.Nodes() {
 		fillSlots(t, node.Addr(), 3000)
@@ -119,7 +119,7 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 }
 
 // moveSlowly moves a slot to the second master, one key at a time.
-func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
+func moveSlowly(ctx context.Context, c *servertest.Cluster, slot int) error {
 	m, err := c.StartMigration(ctx, slot, c.Nodes()[1])
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	c := servertest.ClusterForTest(t, servertest.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
 	for i := range 5 {
@@ -184,7 +184,7 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	testtier.Long(t, "it starts clusters that go down")
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{})
+	c := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	key := tagged(t, c, 0)
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
 	do(t, rdb, "SET", key(0), "token:0")

@@ -11,7 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/netfault"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -23,7 +23,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	link := netfault.New(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: servertest.RedisForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})
 	t.Cleanup(func() { rdb.Close() })
 	check.Must(rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 10_000 {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -198,7 +198,7 @@ func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, erro
 // late, or reported with the wrong reason.
 func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
 	l := listened(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
 

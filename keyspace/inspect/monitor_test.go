@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 )
 
@@ -110,7 +110,7 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 func TestMonitorSaysThatItIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	check.NoError(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
+	check.NoError(t, servertest.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
 	for pass, want := range map[string]string{"secret": "this user may not run MONITOR", "wrong": "AUTH: WRONGPASS"} {
 		as := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "tester", Password: pass})
 		_, err := Monitor(t.Context(), as, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: time.Minute})
@@ -182,7 +182,7 @@ func addrOf(t *testing.T, c *redis.Client) string {
 // other client than the holder.
 func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	client := func() *redis.Client {
 		c := redis.NewClient(&redis.Options{Addr: child.Addr(), PoolSize: 1, MaxRetries: -1})
 		t.Cleanup(func() { c.Close() })

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -118,7 +118,7 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 
 func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 	t.Parallel()
-	admin := server.ForTest(t)
+	admin := servertest.RedisForTest(t)
 	rdb := connect(t, redis.Options{Addr: admin.Addr()})
 	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
 	blind := func(why string) func(keyspace.Snapshot) bool {
@@ -143,7 +143,7 @@ func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
 	testtier.Long(t, "it starts a replica, and a child process saves for seconds")
 	t.Parallel()
-	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
+	r := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{Replicas: 1})
 	rdb, replica := connect(t, redis.Options{Addr: r.Master().Addr()}), connect(t, redis.Options{Addr: r.Replicas()[0].Addr()})
 	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
 	repeat(t, connect(t, *rdb.Options()), 50*time.Millisecond, command("SET", "lock:a", "token:b", "NX"))

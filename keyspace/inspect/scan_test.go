@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -72,13 +72,13 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 }
 
 func TestMain(m *testing.M) {
-	server.Tests{M: m, Parallel: 12}.Run()
+	servertest.Tests{M: m, Parallel: 12}.Run()
 }
 
 // realServer starts a redis-server and returns a client of it.
 func realServer(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
-	return connect(t, redis.Options{Addr: server.ForTest(t, args...).Addr()})
+	return connect(t, redis.Options{Addr: servertest.RedisForTest(t, args...).Addr()})
 }
 
 // do sends a command and fails the test if it returns an error.
@@ -162,7 +162,7 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 }
 
 func TestAnEmptyServerHasNoLocks(t *testing.T) {
-	for name, addr := range map[string]string{"embedded": server.EmbeddedForTest(t).Addr(), "real": server.ForTest(t).Addr()} {
+	for name, addr := range map[string]string{"embedded": servertest.EmbeddedForTest(t).Addr(), "real": servertest.RedisForTest(t).Addr()} {
 		s := scan(t, connect(t, redis.Options{Addr: addr}), justTokens())
 		check.True(t, len(s.Locks) == 0 && s.Complete && !s.At.IsZero(), "%s: %+v", name, s)
 	}
@@ -490,12 +490,12 @@ func TestARefusedScanIsAnError(t *testing.T) {
 // userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
-	check.NoError(t, server.SetUser(t.Context(), admin, "tester", rights...))
+	check.NoError(t, servertest.SetUser(t.Context(), admin, "tester", rights...))
 	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
 }
 
 func TestExpiredKeysAreNoLocks(t *testing.T) {
-	rdb := connect(t, redis.Options{Addr: server.DebugForTest(t).Addr()})
+	rdb := connect(t, redis.Options{Addr: servertest.DebugForTest(t).Addr()})
 	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
 	do(t, rdb, "SET", "a", "token:a", "PX", "1")
 	do(t, rdb, "SET", "b", "token:b")
@@ -595,7 +595,7 @@ func TestAScanDoesNotOutliveTheServerAndStartsAgainWithRetries(t *testing.T) {
 	for _, retries := range []time.Duration{0, time.Minute} {
 		t.Run(retries.String(), func(t *testing.T) {
 			t.Parallel()
-			child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+			child := servertest.RedisForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 			rdb := connect(t, redis.Options{Addr: child.Addr()})
 			fill(t, rdb, 5000)
 			do(t, rdb, "SET", "lock:a", "token:a")

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -150,16 +150,16 @@ func TestAWatcherIsCompleteWhenItMayReadAllKeys(t *testing.T) {
 		check.Require(t, !s.Complete && s.Nodes[0].Unread == want && len(s.Locks) == 1 && len(s.Locks[0].Waiters) == 0, "it has %q and %q", keys(s), s.Nodes[0].Unread)
 	}
 	s := followed(t, f, func(s keyspace.Snapshot) bool { return s.Watch.Mode == keyspace.Push })
-	check.NoError(t, server.SetUser(t.Context(), admin, "tester", "+hlen"))
+	check.NoError(t, servertest.SetUser(t.Context(), admin, "tester", "+hlen"))
 	scanned := s.Nodes[0].ScannedAt
 	followed(t, f, func(s keyspace.Snapshot) bool {
 		return len(s.Locks) == 2 && s.Nodes[0].ScannedAt.Sub(scanned) > passEvery
 	})
-	check.NoError(t, server.SetUser(t.Context(), admin, "tester", "+lrange"))
+	check.NoError(t, servertest.SetUser(t.Context(), admin, "tester", "+lrange"))
 	s = followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && len(s.Locks[0].Waiters) == 1 })
 	check.Equal(t, s.Locks[0].Key, "job:a")
 	check.True(t, s.Locks[1].Holders[0].Since.IsZero(), "it may have been there before: %+v", s.Locks[1].Holders)
-	check.NoError(t, server.SetUser(t.Context(), admin, "tester", "-hlen"))
+	check.NoError(t, servertest.SetUser(t.Context(), admin, "tester", "-hlen"))
 	do(t, admin, "HSET", "lock:other", "a", "1")
 	followed(t, f, func(s keyspace.Snapshot) bool { return !s.Complete })
 	ended, end := context.WithCancel(t.Context())

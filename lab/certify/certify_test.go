@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/clienttest"
 )
@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "--as-client" {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(server.Tests{M: m, Parallel: 8}.Run())
+	os.Exit(servertest.Tests{M: m, Parallel: 8}.Run())
 }
 
 // A card has the outcomes and the evidence, and the exit code is that of the worst.
 func TestACardAndItsExitCode(t *testing.T) {
-	server.ForTest(t) // skips without redis-server
+	servertest.RedisForTest(t) // skips without redis-server
 	testtier.Long(t, "it runs clients for seconds")
 	page := filepath.Join(t.TempDir(), "card.html")
 	self := check.Must(os.Executable())(t)
@@ -126,7 +126,7 @@ func inside(t *testing.T, dir string) []string {
 // run: redis-server or valkey-server.
 func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 	t.Helper()
-	server.ForTest(t) // skips without redis-server
+	servertest.RedisForTest(t) // skips without redis-server
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}

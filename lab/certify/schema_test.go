@@ -10,7 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/lab/clienttest"
 	"locktop/loadgen/external"
 )
@@ -93,7 +93,7 @@ func TestSchemaOfOrders(t *testing.T) {
 // The documents about a client with a flaw, a sound one and a command that is no client keep to
 // their schemas.
 func TestSchemaOfWhatIsPrinted(t *testing.T) {
-	server.ForTest(t) // skips without redis-server
+	servertest.RedisForTest(t) // skips without redis-server
 	for document, flags := range map[string]string{
 		"certify-card":   "--tests readers,nodes-2-down,between-release",
 		"certify-orders": "--exhaustive --order release/a.a.af.b.a",

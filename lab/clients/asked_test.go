@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -28,7 +28,7 @@ func TestALockThatAClientPollsForIsAskedFor(t *testing.T) {
 		}
 		t.Run(strings.TrimSpace(c.Name), func(t *testing.T) {
 			t.Parallel()
-			addr := server.ForTest(t).Addr()
+			addr := servertest.RedisForTest(t).Addr()
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			defer rdb.Close()
 			const ttl, wait = time.Minute, 5 * time.Second

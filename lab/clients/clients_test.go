@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen"
 )
 
-func TestMain(m *testing.M) { os.Exit(server.Tests{M: m, Parallel: 8}.Run()) }
+func TestMain(m *testing.M) { os.Exit(servertest.Tests{M: m, Parallel: 8}.Run()) }
 
 // clients returns the clients that can run here. With LOCKTOP_REQUIRE_PEERS=1, as in CI, a
 // client that cannot run fails the test.
@@ -32,7 +32,7 @@ func clients(t *testing.T) []Client {
 // work, and show it.
 func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, shown func(loadgen.Metrics) bool) loadgen.Metrics {
 	t.Helper()
-	on := server.IndependentForTest(t, nodes)
+	on := servertest.IndependentForTest(t, nodes)
 	servers := loadgen.Servers{Power: on}
 	for _, node := range on.Nodes() {
 		rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})

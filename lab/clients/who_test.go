@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // identity is the part of the output of locktop who --json that the test needs.
@@ -37,7 +37,7 @@ func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
 	found, missing, err := Build(t.Context(), ".", bin)
 	check.NoError(t, err)
 	t.Log(missing)
-	addr := server.ForTest(t).Addr()
+	addr := servertest.RedisForTest(t).Addr()
 	holders := map[string]func(*testing.T, string) string{
 		"redsync": func(t *testing.T, key string) string { return redsyncHolder(t, addr, key) },
 	}

@@ -16,6 +16,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
 )
@@ -81,7 +82,7 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 			return v
 		}
 		if v.Outcome == Unsupported && strings.Contains(v.Evidence, server.ErrNotInstalled.Error()) {
-			server.SkipUninstalled(t)
+			servertest.SkipUninstalled(t)
 		}
 	}
 	t.Errorf("%s of %s, want a failure that says %q: %s", v.Outcome, test, reason, v.Evidence)
@@ -226,7 +227,7 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 func TestAnotherServerRunsTheTestsWithOneServer(t *testing.T) {
 	t.Parallel()
 	if !installed() {
-		server.SkipUninstalled(t)
+		servertest.SkipUninstalled(t)
 	}
 	r := runWith(t, "mutex", Options{Server: "redis-server --save '' --port {port}", Tests: []string{"script-flush", "nodes-2-down", "failover"}})
 	for test, want := range map[string]Outcome{"script-flush": Pass, "nodes-2-down": Unsupported, "failover": Unsupported} {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen/external"
 )
 
@@ -320,7 +321,7 @@ func (c *testClient) wait(h *testHold, end time.Time, cancelled <-chan struct{})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(left, time.Millisecond))
 	defer cancel()
-	s := server.Subscribe(ctx, c.nodes[0], h.key+":released")
+	s := servertest.Subscribe(ctx, c.nodes[0], h.key+":released")
 	defer s.Close()
 	if _, err := s.Receive(ctx); err != nil || c.nodes[0].Exists(ctx, h.key).Val() == 0 && !c.is("notify-only") {
 		return

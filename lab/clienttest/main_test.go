@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen"
 )
 
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 12})
+	goleak.VerifyTestMain(servertest.Tests{M: m, Parallel: 12})
 }
 
 // command returns the command of a client with locks of a kind.

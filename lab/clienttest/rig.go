@@ -14,6 +14,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen/oracle"
 )
 
@@ -133,7 +134,7 @@ type rig struct {
 	servers []string // addresses
 	admin   []server.Client
 	nodes   *server.Independent
-	group   *server.Replicated
+	group   *servertest.Replicated
 	entry   *entry // of a replicated layout
 	wiped   bool   // the servers have lost keys
 	remark  string // for the evidence; begins with a space
@@ -374,7 +375,7 @@ func (e *entry) lead(to string) {
 
 // openReplicated starts a master with a replica behind one address.
 func (r *rig) openReplicated() error {
-	g, err := server.StartReplicated(r.ctx, server.ReplicatedOptions{Server: r.options.Server})
+	g, err := servertest.StartReplicated(r.ctx, servertest.ReplicatedOptions{Server: r.options.Server})
 	if err != nil {
 		return err
 	}

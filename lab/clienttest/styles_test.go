@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // Scripts of the styles. ARGV is the token, the TTL in milliseconds, the permits, how far
@@ -209,7 +210,7 @@ func (c *testClient) extend(node server.Client, h *testHold) (has bool, err erro
 // transaction changes a lock if the client has it.
 func (c *testClient) transaction(node server.Client, h *testHold, change func(redis.Pipeliner)) (has bool, err error) {
 	ctx := context.Background()
-	err = server.Watch(ctx, node, func(tx redis.Cmdable) error {
+	err = servertest.Watch(ctx, node, func(tx redis.Cmdable) error {
 		token, err := tx.Get(ctx, h.key).Result()
 		if has = token == h.token; !has {
 			return err

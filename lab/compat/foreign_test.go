@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -88,7 +88,7 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 	for _, f := range foreigners() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			addr := server.ForTest(t).Addr()
+			addr := servertest.RedisForTest(t).Addr()
 			_, port, err := net.SplitHostPort(addr)
 			check.NoError(t, err)
 			began := time.Now()

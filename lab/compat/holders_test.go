@@ -20,7 +20,7 @@ import (
 	zero "github.com/zeromicro/go-zero/core/stores/redis"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/lock"
 )
@@ -148,7 +148,7 @@ func onServer(t *testing.T, f func(t *testing.T, addr string, p peer)) {
 	for _, p := range peers() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			f(t, server.ForTest(t).Addr(), p)
+			f(t, servertest.RedisForTest(t).Addr(), p)
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 	"locktop/keyspace/formats"
@@ -93,7 +94,7 @@ func TestSchemaOfReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := server.NewPiped()
 		defer on.Close()
-		r := check.Must(loadgen.New(loadgen.Servers{Redis: server.ClientForTest(t, on.Addr(), on.Dial)}, loadgen.Scenario{
+		r := check.Must(loadgen.New(loadgen.Servers{Redis: servertest.ClientForTest(t, on.Addr(), on.Dial)}, loadgen.Scenario{
 			Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
 			Hold: loadgen.Const(20 * time.Millisecond),
 			Faults: []loadgen.Fault{
@@ -210,8 +211,8 @@ func TestSchemaOfStories(t *testing.T) {
 
 // What the commands print about the locks of all formats keeps to their schemas.
 func TestSchemaOfWhatCommandsPrint(t *testing.T) {
-	addr := server.EmbeddedForTest(t).Addr()
-	rdb := server.ClientForTest(t, addr, nil)
+	addr := servertest.EmbeddedForTest(t).Addr()
+	rdb := servertest.ClientForTest(t, addr, nil)
 	for _, f := range formats.All() {
 		for _, sample := range f.Samples {
 			for _, argv := range formats.At(sample, check.Must(rdb.Time(t.Context()).Result())(t)).Commands {

@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // testbed returns a Testbed that is closed at the end of the test.
 func testbed(t testing.TB) *Testbed {
 	t.Helper()
-	child := server.ForTest(t)
+	child := servertest.RedisForTest(t)
 	bed := &Testbed{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}
 	t.Cleanup(func() { bed.rdb.Close() })
 	return bed

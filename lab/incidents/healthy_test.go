@@ -18,6 +18,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/lab/internal/labtest"
@@ -86,7 +87,7 @@ func (s *scene) redissons() acquirer {
 			return err == nil && n == 1
 		}
 		if !try() {
-			sub := server.Subscribe(ctx, s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
+			sub := servertest.Subscribe(ctx, s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
 			defer sub.Close()
 			if _, err := sub.Receive(ctx); err != nil {
 				return nil, err
@@ -209,7 +210,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 		"a connection that ends during each hold": func(s *scene) acquirer {
 			take := s.setNX(s.rdb, 50*time.Millisecond)
 			return func(ctx context.Context, i int) (func(context.Context) error, error) {
-				holder := server.NewClient(server.AddrOf(s.rdb), server.ClientOptions{Name: fmt.Sprint("worker-", i)})
+				holder := server.NewClient(servertest.AddrOf(s.rdb), server.ClientOptions{Name: fmt.Sprint("worker-", i)})
 				defer holder.Close()
 				if err := holder.Ping(ctx).Err(); err != nil {
 					return nil, err
@@ -221,7 +222,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 		judge(name, func(t *testing.T) *scene { return newScene(t) }, take)
 	}
 	judge("in a slot that is moved", movingScene, func(s *scene) acquirer {
-		rdb := server.NewClusterClient(s.cluster.Addrs())
+		rdb := servertest.NewClusterClient(s.cluster.Addrs())
 		s.Cleanup(func() { _ = rdb.Close() })
 		return s.setNX(rdb, 50*time.Millisecond)
 	})
@@ -229,7 +230,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 
 // movingScene returns a scene on a cluster whose masters hand the slot of the lock on until the end of the test.
 func movingScene(t *testing.T) *scene {
-	s := inCluster(t, server.ClusterOptions{})
+	s := inCluster(t, servertest.ClusterOptions{})
 	slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
 	moved := make(chan struct{})
 	go func() {

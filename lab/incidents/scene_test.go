@@ -20,6 +20,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 	"locktop/lab/internal/labtest"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) { labtest.Main(m, 16) }
 type scene struct {
 	*testing.T
 	server  *server.Child
-	cluster *server.Cluster // nil: it is not on a cluster
+	cluster *servertest.Cluster // nil: it is not on a cluster
 	rdb     server.Client
 	file    string
 	key     string // that is explained
@@ -43,7 +44,7 @@ const sceneKey = "lock:nightly"
 // newScene starts a server, with arguments of its own, and its recorder.
 func newScene(t *testing.T, args ...string) *scene {
 	t.Helper()
-	child := server.ForTest(t, args...)
+	child := servertest.RedisForTest(t, args...)
 	s := record(t, child.Addr(), "-u", "redis://"+child.Addr())
 	s.server = child
 	return s
@@ -67,7 +68,7 @@ func (s *scene) hold(ttl time.Duration) server.Client {
 // holdAs lets worker-7 acquire the lock, with a connection that has another name.
 func (s *scene) holdAs(connection string, ttl time.Duration) server.Client {
 	s.Helper()
-	holder := labtest.Client(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: connection, PoolSize: 1})
+	holder := labtest.Client(s.T, servertest.AddrOf(s.rdb), server.ClientOptions{Name: connection, PoolSize: 1})
 	ok, err := holder.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Result()
 	check.Require(s, ok && err == nil, "the lock is not free %v", err)
 	return holder
@@ -207,7 +208,7 @@ func (s *scene) explained(cause incident.Cause) (d render.Story) {
 }
 
 // another returns the first master that does not have a slot.
-func another(rig *server.Cluster, slot int) *server.Child {
+func another(rig *servertest.Cluster, slot int) *server.Child {
 	to := rig.Nodes()[0]
 	if owner, err := rig.Owner(context.Background(), slot); err == nil && owner == to {
 		to = rig.Nodes()[1]
@@ -216,7 +217,7 @@ func another(rig *server.Cluster, slot int) *server.Child {
 }
 
 // moveSlot moves a slot to a master, key by key.
-func moveSlot(ctx context.Context, rig *server.Cluster, slot int, to *server.Child) error {
+func moveSlot(ctx context.Context, rig *servertest.Cluster, slot int, to *server.Child) error {
 	move, err := rig.StartMigration(ctx, slot, to)
 	if err != nil {
 		return err

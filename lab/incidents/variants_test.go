@@ -19,6 +19,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 	"locktop/lab/internal/labtest"
@@ -48,7 +49,7 @@ func (s *scene) unlocked() {
 // subscribed lets a client of Redisson wait for the lock.
 func (s *scene) subscribed() {
 	s.Helper()
-	sub := server.Subscribe(s.Context(), s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
+	sub := servertest.Subscribe(s.Context(), s.rdb, "redisson_lock__channel:{"+sceneKey+"}")
 	s.Cleanup(func() { _ = sub.Close() })
 	check.Must(sub.Receive(s.Context()))(s)
 }
@@ -57,7 +58,7 @@ func (s *scene) subscribed() {
 func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	s.Helper()
 	network := netfault.New(new(net.Dialer).DialContext)
-	rdb := labtest.Client(s.T, server.AddrOf(s.rdb), server.ClientOptions{Name: name, Dial: network.Dial, PoolSize: 1})
+	rdb := labtest.Client(s.T, servertest.AddrOf(s.rdb), server.ClientOptions{Name: name, Dial: network.Dial, PoolSize: 1})
 	client := labtest.LockClient(s.T, rdb, name)
 	s.Cleanup(network.Heal)
 	return client, network
@@ -116,16 +117,16 @@ func (s *scene) holdRecorded() {
 }
 
 func underSentinels(t *testing.T) *scene {
-	g := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
-	s := record(t, g.Master().Addr(), "--master", server.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ","))
+	g := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
+	s := record(t, g.Master().Addr(), "--master", servertest.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ","))
 	s.server = g.Master()
 	behind(t, g.Master(), g.Replicas()...)
 	return s
 }
 
 // inCluster returns a scene whose server is the master of the lock.
-func inCluster(t *testing.T, o server.ClusterOptions) *scene {
-	c := server.ClusterForTest(t, o)
+func inCluster(t *testing.T, o servertest.ClusterOptions) *scene {
+	c := servertest.ClusterForTest(t, o)
 	rdb := labtest.Client(t, c.Addrs()[0], server.ClientOptions{})
 	owner := check.Must(c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val())))(t)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
@@ -138,12 +139,12 @@ func variants() []staged {
 	return []staged{
 		{incident.Failover, "by Sentinels", "A failover lost lock:nightly", underSentinels, (*scene).failsOver},
 		{incident.Failover, "in a cluster", "A failover lost lock:nightly", func(t *testing.T) *scene {
-			s := inCluster(t, server.ClusterOptions{Replicas: 1})
+			s := inCluster(t, servertest.ClusterOptions{Replicas: 1})
 			behind(t, s.server, s.cluster.Nodes()[3:]...)
 			return s
 		}, (*scene).failsOver},
 		{incident.Failover, "behind one address", "A failover lost lock:nightly", func(t *testing.T) *scene {
-			r := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+			r := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{})
 			var to atomic.Pointer[server.Child]
 			to.Store(r.Master())
 			network := netfault.New(func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -160,7 +161,7 @@ func variants() []staged {
 			return s
 		}, func(*scene) {}},
 		{incident.Failover, "by REPLICAOF", "A failover lost lock:nightly", nil, func(s *scene) {
-			other := server.ForTest(s.T, "--repl-diskless-sync-delay", "0")
+			other := servertest.RedisForTest(s.T, "--repl-diskless-sync-delay", "0")
 			s.holdRecorded()
 			host, port, _ := net.SplitHostPort(other.Addr())
 			s.do("REPLICAOF " + host + " " + port)
@@ -173,7 +174,7 @@ func variants() []staged {
 		}},
 		{incident.Restart, "before the Sentinels notice it", "A restart of the server lost lock:nightly", underSentinels, (*scene).restarts},
 		{incident.Restart, "in a cluster", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
-			return inCluster(t, server.ClusterOptions{})
+			return inCluster(t, servertest.ClusterOptions{})
 		}, (*scene).restarts},
 		{incident.Restart, "with an older file", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
 			return newScene(t, "--dbfilename", "old.rdb")
@@ -331,7 +332,7 @@ func variants() []staged {
 			check.NoError(s.T, err)
 		}},
 		{incident.HolderGone, "while its slot is moved", "The connection of worker-7", func(t *testing.T) *scene {
-			s := inCluster(t, server.ClusterOptions{})
+			s := inCluster(t, servertest.ClusterOptions{})
 			holder := s.hold(15 * time.Second)
 			s.recorded("its connection", isConnected)
 			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
@@ -362,7 +363,7 @@ func (s *scene) kill(name string) {
 // process lets a process hold the lock, and sends it a signal.
 func (s *scene) process(signal syscall.Signal) {
 	s.Helper()
-	args := []string{"load", "-u", "redis://" + server.AddrOf(s.rdb), "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
+	args := []string{"load", "-u", "redis://" + servertest.AddrOf(s.rdb), "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
 	load := labtest.Start(s.T, append(args, "--clients", "1", "--keys", "1")...)
 	labtest.RecordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
 		for _, l := range snap.Locks {

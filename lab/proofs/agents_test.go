@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/agents"
@@ -25,7 +26,7 @@ var clocks = []time.Duration{5 * time.Second, -5 * time.Second, 1300 * time.Mill
 // nodes starts n servers, on which a coordinator can apply faults.
 func nodes(t *testing.T, n int) *server.Independent {
 	t.Helper()
-	return server.IndependentForTest(t, n)
+	return servertest.IndependentForTest(t, n)
 }
 
 func addrs(set *server.Independent) []string {
@@ -89,7 +90,7 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 					n = 5
 				}
 				set := nodes(t, n)
-				r := newAgentRig(t, server.ForTest(t).Addr(), addrs(set), clocks...)
+				r := newAgentRig(t, servertest.RedisForTest(t).Addr(), addrs(set), clocks...)
 				r.on.Power = set
 				for history := range testtier.Size(1, 1, 10) {
 					s := faulty(kind)
@@ -145,7 +146,7 @@ func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
 			if s.Lock.Kind.Quorum() {
 				n = 5
 			}
-			r := newAgentRig(t, server.ForTest(t).Addr(), addrs(nodes(t, n)), clocks[:2]...)
+			r := newAgentRig(t, servertest.RedisForTest(t).Addr(), addrs(nodes(t, n)), clocks[:2]...)
 			s.Duration = time.Minute
 			s.Expect = nil
 			s.Faults = repeated(s.Faults, s.Duration)
@@ -210,13 +211,13 @@ type agentRig struct {
 // They end with the test.
 func newAgentRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *agentRig {
 	t.Helper()
-	r := &agentRig{t: t, control: server.ClientForTest(t, control, nil), targets: targets}
+	r := &agentRig{t: t, control: servertest.ClientForTest(t, control, nil), targets: targets}
 	r.on = r.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i, shift := range shifts {
 		a := agents.Agent{
-			Control: server.ClientForTest(t, control, nil),
+			Control: servertest.ClientForTest(t, control, nil),
 			Open:    func(context.Context, agents.Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
 			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
 			Now:     func() time.Time { return time.Now().Add(shift) },
@@ -245,7 +246,7 @@ func newAgentRig(t *testing.T, control string, targets []string, shifts ...time.
 func (r *agentRig) open() loadgen.Servers {
 	var on loadgen.Servers
 	for _, addr := range r.targets {
-		on.Nodes = append(on.Nodes, server.ClientForTest(r.t, addr, nil))
+		on.Nodes = append(on.Nodes, servertest.ClientForTest(r.t, addr, nil))
 	}
 	on.Redis = on.Nodes[0]
 	if len(on.Nodes) == 1 {

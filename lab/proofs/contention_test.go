@@ -16,6 +16,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/internal/labtest"
 )
@@ -149,7 +150,7 @@ func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEven
 // On a cluster, MONITOR runs on each master.
 func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	testtier.Long(t, "it starts several servers")
-	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	addr := rig.Addrs()[0]
 	const pause = 20 * time.Millisecond
 	end := loadUntil(t, addr, "--cluster", "--prefix", "job:", "--clients", "12", "--keys", "6", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:50ms", "--think", "50ms")
@@ -192,7 +193,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 					t.Skipf("%v: %s", err, out)
 				}
 			}
-			addr := server.ForTest(t).Addr()
+			addr := servertest.RedisForTest(t).Addr()
 			end := loadUntil(t, addr, "--clients", "4", "--keys", "1", "--renew", "off", "--hold", "exp:60ms", "--think", "exp:40ms", "--exec", library.command)
 			d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", "20s")
 			truth := truthOf(end(), from, until)
@@ -208,7 +209,7 @@ func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 	for _, poll := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond} {
 		for _, waiters := range []int{2, 8, 64} {
 			t.Run(fmt.Sprintf("%d every %v", waiters, poll), func(t *testing.T) {
-				addr := server.ForTest(t).Addr()
+				addr := servertest.RedisForTest(t).Addr()
 				load := []string{"--clients", fmt.Sprint(waiters + 1), "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", poll)}
 				end := loadUntil(t, addr, append(load, "--hold", "exp:15ms", "--think", "1ms")...)
 				d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--force", "--for", "10s")

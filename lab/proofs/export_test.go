@@ -17,6 +17,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/internal/labtest"
 )
@@ -67,7 +68,7 @@ func (e *exporter) value(metric, label string) (sum float64) {
 func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	testtier.Long(t, "it watches 10,000 keys for half a minute")
 	keys, locks := testtier.Size(10_000, 10_000, 1_000_000), testtier.Size(1000, 1000, 100_000)
-	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{})
+	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{})
 	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
 		t.Helper()
 		for from := 0; from < n; from += 10_000 {
@@ -83,7 +84,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	pipelined(keys-locks, func(p redis.Pipeliner, i int) { p.Set(t.Context(), fmt.Sprintf("cache:%d", i), i, 0) })
 	pipelined(locks, acquire)
 
-	e := startExport(t, "-u", "redis://"+server.AddrOf(rdb), "--classes")
+	e := startExport(t, "-u", "redis://"+servertest.AddrOf(rdb), "--classes")
 	labtest.Within(t, 10*time.Minute, func() bool {
 		return e.value("locktop_pass_complete", "") == 1 && e.value("locktop_locks", "") == float64(locks)
 	})

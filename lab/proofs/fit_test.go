@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/internal/labtest"
 	"locktop/loadgen"
@@ -16,7 +16,7 @@ import (
 // With LOCKTOP_PROOF: a load is recorded for 150 s, fitted, and run again for as long.
 func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 	testtier.Proof(t, "it takes five minutes")
-	at := "redis://" + server.ForTest(t).Addr()
+	at := "redis://" + servertest.RedisForTest(t).Addr()
 	dir := t.TempDir()
 	known, box, fitted := filepath.Join(dir, "known.yaml"), filepath.Join(dir, "a.lockrec"), filepath.Join(dir, "fitted.yaml")
 	check.NoError(t, os.WriteFile(known, []byte(`{rate: 37/s, arrivals: poisson, keys: {pick: zipf, n: 3, skew: 0.4}, hold: "lognormal:40ms,200ms", clients: 60, duration: 150s}`), 0o600))

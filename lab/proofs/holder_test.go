@@ -18,6 +18,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -89,8 +90,8 @@ const renewScript = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.cal
 
 func gather(t *testing.T, clients, busy int) *crowd {
 	t.Helper()
-	c := &crowd{rdb: labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{})}
-	addr := server.AddrOf(c.rdb)
+	c := &crowd{rdb: labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{})}
+	addr := servertest.AddrOf(c.rdb)
 	ctx, stop := context.WithCancel(context.Background())
 	var waits []func()
 	t.Cleanup(func() {
@@ -238,7 +239,7 @@ func TestAHolderIsNamedAlthoughReportsAreLate(t *testing.T) {
 	testtier.Long(t, "reports of a server arrive late for seconds")
 	t.Parallel()
 	c := gather(t, 40, 4)
-	c.rdb = labtest.Client(t, server.AddrOf(c.rdb), server.ClientOptions{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	c.rdb = labtest.Client(t, servertest.AddrOf(c.rdb), server.ClientOptions{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		return &lateReports{Conn: conn}, err
 	}})
@@ -249,7 +250,7 @@ func TestAHolderIsNamedAlthoughReportsAreLate(t *testing.T) {
 // It prints what CLIENT LIST costs the server.
 func TestTheCostOfAListOfClients(t *testing.T) {
 	testtier.Proof(t, "it is a measurement with 10,000 connections")
-	addr := server.ForTest(t, "--maxclients", "12000").Addr()
+	addr := servertest.RedisForTest(t, "--maxclients", "12000").Addr()
 	rdb := labtest.Client(t, addr, server.ClientOptions{Timeout: 10 * time.Second})
 	for n, clients := 0, 0; n < 2; n++ {
 		for ; clients < []int{1000, 10_000}[n]; clients++ {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
@@ -46,10 +46,10 @@ func asProcesses(s loadgen.Scenario) loadgen.Scenario {
 // five starts five independent servers that the run can stop and start.
 func five(t *testing.T) loadgen.Servers {
 	t.Helper()
-	set := server.IndependentForTest(t, 5)
+	set := servertest.IndependentForTest(t, 5)
 	on := loadgen.Servers{Power: set}
 	for _, child := range set.Nodes() {
-		on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
+		on.Nodes = append(on.Nodes, servertest.ClientForTest(t, child.Addr(), nil))
 	}
 	on.Redis = on.Nodes[0]
 	return on
@@ -106,7 +106,7 @@ func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
 				t.Parallel()
 				s, known := scenarios.Find(f.name)
 				check.Require(t, known && s.Lock.Kind == f.kind, "%s is a scenario of %s", f.name, s.Lock.Kind)
-				on := loadgen.Servers{Redis: server.ClientForTest(t, server.ForTest(t).Addr(), nil)}
+				on := loadgen.Servers{Redis: servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)}
 				if f.kind.Quorum() {
 					on = five(t)
 				}
@@ -169,7 +169,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(kind, n), func(t *testing.T) {
 				t.Parallel()
-				on := loadgen.Servers{Redis: server.ClientForTest(t, server.ForTest(t).Addr(), nil)}
+				on := loadgen.Servers{Redis: servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)}
 				if kind.Quorum() {
 					on = five(t)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -27,7 +28,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 	testtier.Long(t, "it watches quiet locks for a minute")
 	const locks = 10_000
 	lasting := time.Duration(testtier.Size(5, 10, 60)) * time.Second
-	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{})
+	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{})
 	p := rdb.Pipeline()
 	for i := range locks {
 		p.Set(t.Context(), fmt.Sprintf("lock:%d", i), uuid.NewString(), time.Hour)
@@ -141,7 +142,7 @@ func repeat(t *testing.T, rdb server.Client, every time.Duration, command func()
 // also among many other locks once it is known.
 func TestEveryPolledLockIsAskedForSoon(t *testing.T) {
 	testtier.Long(t, "it measures how soon a request is seen")
-	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{})
+	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{})
 	const locks = 40
 	for i := range 900 {
 		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:quiet:%d", i), uuid.NewString(), 10*time.Minute).Err())
@@ -161,7 +162,7 @@ func TestEveryPolledLockIsAskedForSoon(t *testing.T) {
 			begin = time.Now()
 			for i := range locks {
 				polls := []time.Duration{5, 20, 50, 100, 250}[i%5] * time.Millisecond
-				other := labtest.Client(t, server.AddrOf(rdb), server.ClientOptions{})
+				other := labtest.Client(t, servertest.AddrOf(rdb), server.ClientOptions{})
 				repeat(t, other, polls, func() []any {
 					return []any{"SET", fmt.Sprintf("lock:%d", i), "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e", "NX", "PX", 1000}
 				})

@@ -14,6 +14,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/internal/labtest"
 )
@@ -34,7 +35,7 @@ func rotate(t *testing.T, rdb server.Client) (command string, end func()) {
 		user := fmt.Sprintf("locktop-%d", len(users))
 		users = append(users, user)
 		pass := fmt.Sprintf("%s-%d", canary, len(users))
-		if err := server.SetUser(context.Background(), rdb, user, "on", ">"+pass, "~*", "&*", "+@all"); err != nil {
+		if err := servertest.SetUser(context.Background(), rdb, user, "on", ">"+pass, "~*", "&*", "+@all"); err != nil {
 			return err
 		}
 		said, err := json.Marshal(map[string]any{"username": user, "password": pass, "expires_at": time.Now().Add(tokenLives)})
@@ -81,7 +82,7 @@ func rotate(t *testing.T, rdb server.Client) (command string, end func()) {
 func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	testtier.Long(t, "passwords rotate for seconds")
 	t.Parallel()
-	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
+	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
 	command, stop := rotate(t, rdb)
 	defer stop()
 	seen := watchAsAProgram(t, rdb, "--password-command", command, "--lock", "lock:*")
@@ -90,7 +91,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	o.workers, o.pause, o.dying, o.patient = 40, 50*time.Millisecond, 2*time.Second, true
 	o.lasts = time.Duration(testtier.Size(10, 10, 600)) * time.Second
 
-	load := labtest.Start(t, "load", "-u", "redis://"+server.AddrOf(rdb), "--password-command", command, "--json", "-n", "1",
+	load := labtest.Start(t, "load", "-u", "redis://"+servertest.AddrOf(rdb), "--password-command", command, "--json", "-n", "1",
 		"--clients", "4", "--keys", "4", "--ttl", "2s", "--hold", "5s", "--think", "100ms", "--duration", o.lasts.String())
 	did := churn(t, rdb, seen, o)
 	load.Exits(0)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lab/internal/labtest"
 	"locktop/loadgen"
@@ -34,7 +34,7 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			child := server.ForTest(t)
+			child := servertest.RedisForTest(t)
 			rdb := redis.NewClient(&redis.Options{
 				Addr: child.Addr(), ReadTimeout: c.timeout, WriteTimeout: c.timeout, ContextTimeoutEnabled: true, MaxRetries: -1,
 			})

@@ -22,6 +22,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/lab/internal/labtest"
@@ -46,7 +47,7 @@ type witnessed struct {
 // the server reports changes to it. It must print nothing on stderr.
 func watchAsAProgram(t *testing.T, rdb server.Client, flags ...string) *witnessed {
 	t.Helper()
-	cmd := labtest.Command(t, append([]string{"watch", "--json", "-u", "redis://" + server.AddrOf(rdb)}, flags...)...)
+	cmd := labtest.Command(t, append([]string{"watch", "--json", "-u", "redis://" + servertest.AddrOf(rdb)}, flags...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -210,7 +211,7 @@ func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string,
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	testtier.Long(t, "it watches thousands of changes")
-	rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
+	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	compareChanges(t, seen, churn(t, rdb, seen, trafficOf(t)))
 }
@@ -469,7 +470,7 @@ func TestEveryHoldIsToldAsItEnded(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {
 		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
-			rdb := labtest.Client(t, server.ForTest(t).Addr(), server.ClientOptions{PoolSize: 1000})
+			rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{PoolSize: 1000})
 			seen := watchAsAProgram(t, rdb)
 			p := &proofRate{rdb: rdb, perSec: perSec, holds: 20_000,
 				did: make(map[change]bool), ended: make(map[change]string), handed: make(map[change]bool), pollers: make(map[string]int)}

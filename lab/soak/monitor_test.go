@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -67,7 +67,7 @@ func monitor(t *testing.T, addr string) *monitored {
 // stop reads all output of the server and closes the connection.
 func (m *monitored) stop(t *testing.T, addr string) {
 	t.Helper()
-	check.NoError(t, server.ClientForTest(t, addr, nil).Echo(t.Context(), "the end").Err())
+	check.NoError(t, servertest.ClientForTest(t, addr, nil).Echo(t.Context(), "the end").Err())
 	_ = m.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 	<-m.ended
 	_ = m.conn.Close()
@@ -304,11 +304,11 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			if kind.Quorum() {
 				n = 5
 			}
-			set := server.IndependentForTest(t, n)
+			set := servertest.IndependentForTest(t, n)
 			on := loadgen.Servers{Power: set}
 			var monitors []*monitored
 			for _, child := range set.Nodes() {
-				on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
+				on.Nodes = append(on.Nodes, servertest.ClientForTest(t, child.Addr(), nil))
 				monitors = append(monitors, monitor(t, child.Addr()))
 			}
 			on.Redis = on.Nodes[0]

@@ -18,6 +18,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -25,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log every connection that a fault closes
-	os.Exit(server.Tests{M: m, Parallel: 4}.Run())
+	os.Exit(servertest.Tests{M: m, Parallel: 4}.Run())
 }
 
 // Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed, stopped and paused.
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	testtier.Long(t, "it is a soak")
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
 	sum := check.Must(soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress))(t)
 	check.True(t, sum.sound(), "%s%s", &progress, &out)
@@ -47,7 +48,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 	testtier.Long(t, "it is a soak")
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
 	broken := []loadgen.Scenario{{
 		Lock: loadgen.Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond},
@@ -97,7 +98,7 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 // Of two stops, one stops the server and one only its writes.
 func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()
@@ -120,7 +121,7 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 
 func TestLeftoversOnAServerAreFound(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
@@ -95,14 +95,14 @@ func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
 	testtier.Long(t, "it measures a clock on a slow link")
 	for _, ahead := range []time.Duration{0, 5 * time.Second, -5 * time.Second} {
 		for _, shift := range []time.Duration{0, time.Minute} {
-			rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+			rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 			ms := time.Millisecond
 			rdb.AddHook(clockHook(ahead, 200*ms, 200*ms, 0, 200*ms, 200*ms))
 			behind, err := clockBehind(t.Context(), rdb, func() time.Time { return time.Now().Add(shift) })
 			check.True(t, err == nil && (behind-(ahead-shift)).Abs() <= 50*ms, "ahead %s, shift %s: %s, %v", ahead, shift, behind, err)
 		}
 	}
-	rdb := server.ClientForTest(t, "127.0.0.1:1", nil)
+	rdb := servertest.ClientForTest(t, "127.0.0.1:1", nil)
 	_, err := clockBehind(t.Context(), rdb, time.Now)
 	check.True(t, err != nil, "the clock of no server")
 }
@@ -148,7 +148,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		text := check.Must(json.Marshal(m))(f)
 		f.Add(string(text))
 	}
-	rdb := server.ClientForTest(f, "127.0.0.1:1", nil)
+	rdb := servertest.ClientForTest(f, "127.0.0.1:1", nil)
 	scenario := loadgen.Scenario{Clients: 6, Keys: loadgen.Keys{Prefix: "p:"}, Faults: []loadgen.Fault{{Kind: loadgen.Freeze, Clients: 2}, {Kind: loadgen.Flush}}}.WithDefaults()
 	shares := check.Must(scenario.Shares(3))(f)
 	f.Fuzz(func(t *testing.T, text string) {

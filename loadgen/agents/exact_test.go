@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
@@ -21,8 +21,8 @@ func TestTheFiguresOfAgentsAreThoseOfAllTheirEvents(t *testing.T) {
 	t.Parallel()
 	shifts := []time.Duration{5 * time.Second, -5 * time.Second, 0}
 	for name, addr := range map[string]func(*testing.T) string{
-		"embedded": func(t *testing.T) string { return server.EmbeddedForTest(t).Addr() },
-		"redis":    func(t *testing.T) string { return server.ForTest(t).Addr() },
+		"embedded": func(t *testing.T) string { return servertest.EmbeddedForTest(t).Addr() },
+		"redis":    func(t *testing.T) string { return servertest.RedisForTest(t).Addr() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,12 +12,13 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.Tests{M: m, Parallel: 8}.Run()
+	servertest.Tests{M: m, Parallel: 8}.Run()
 }
 
 // hook changes how a client sends single commands and pipelines, if it has a function for them.
@@ -58,13 +59,13 @@ type rig struct {
 // They end with the test.
 func newRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, control: server.ClientForTest(t, control, nil), targets: targets, events: make(map[int][]loadgen.Event)}
+	r := &rig{t: t, control: servertest.ClientForTest(t, control, nil), targets: targets, events: make(map[int][]loadgen.Event)}
 	r.on = r.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i, shift := range shifts {
 		a := Agent{
-			Control: server.ClientForTest(t, control, nil),
+			Control: servertest.ClientForTest(t, control, nil),
 			Open:    func(context.Context, Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
 			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
 			Listen:  r.listen,
@@ -94,7 +95,7 @@ func newRig(t *testing.T, control string, targets []string, shifts ...time.Durat
 func (r *rig) open() loadgen.Servers {
 	var on loadgen.Servers
 	for _, addr := range r.targets {
-		on.Nodes = append(on.Nodes, server.ClientForTest(r.t, addr, nil))
+		on.Nodes = append(on.Nodes, servertest.ClientForTest(r.t, addr, nil))
 	}
 	on.Redis = on.Nodes[0]
 	if len(on.Nodes) == 1 {

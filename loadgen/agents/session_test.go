@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
@@ -87,9 +88,9 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
 		t.Cleanup(s.Close)
-		rdb := server.ClientForTest(t, s.Addr(), s.Dial)
+		rdb := servertest.ClientForTest(t, s.Addr(), s.Dial)
 		var isDown bool // the control server
-		other := server.ClientForTest(t, s.Addr(), s.Dial)
+		other := servertest.ClientForTest(t, s.Addr(), s.Dial)
 		other.AddHook(hook{pipeline: func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error {
 			if isDown {
 				return errors.New("down")
@@ -124,7 +125,7 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 }
 
 func TestAgentsNameTheServerOfAFault(t *testing.T) {
-	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+	rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 	run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
 	check.NoError(t, err)
 	run.Join(1)
@@ -161,7 +162,7 @@ func TestAgentsNameTheServerOfAFault(t *testing.T) {
 
 func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 	for _, when := range []string{"while it waits", "while it connects"} {
-		rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+		rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		if when == "while it waits" {
 			rdb.AddHook(hook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -193,7 +194,7 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 		orders: "the coordinator is gone",
 		"":     "the keys of the run are gone from the control server",
 	} {
-		rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+		rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}}
 		if there != "" {
 			check.NoError(t, h.control.send(t.Context(), there, order{Order: orderStart}))
@@ -206,7 +207,7 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 
 // An agent goes on for a while without an answer of the control server.
 func TestAnAgentStopsWhenTheControlServerIsSilentForLong(t *testing.T) {
-	rdb := server.ClientForTest(t, "127.0.0.1:1", nil)
+	rdb := servertest.ClientForTest(t, "127.0.0.1:1", nil)
 	for silent, want := range map[time.Duration]error{controlGone - requestTime: nil, controlGone + time.Second: ErrControlGone} {
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}, answered: time.Now().Add(-silent)}
 		check.ErrorIs(t, h.checkPlan(t.Context()), want, "after %s", silent)
@@ -271,7 +272,7 @@ func TestASessionForgetsOldEvents(t *testing.T) {
 // TestAFaultOfOneClientStrikesAnAgentThatRuns checks that a fault of a random client does not go
 // to an agent without clients, and that a fault for such an agent is an error.
 func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
-	rdb := server.ClientForTest(t, server.ForTest(t).Addr(), nil)
+	rdb := servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)
 	s := &session{control: control{rdb, "run"}, members: []member{{AgentState: loadgen.AgentState{Stopped: true}}, {}, {AgentState: loadgen.AgentState{Lost: true}}, {}}}
 	struck := map[int]int{}
 	for range 40 {

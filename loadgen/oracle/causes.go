@@ -303,8 +303,8 @@ type Explained struct {
 	Cause     Cause     `json:"cause"`
 	Why       string    `json:"why"`
 	Count     int64     `json:"violation_count"`
-	Client    string    `json:"client,omitempty"` // the first one that the cause struck
-	Clients   int       `json:"client_count,omitzero"`          // how many clients it struck; 0 = none in particular
+	Client    string    `json:"client,omitempty"`      // the first one that the cause struck
+	Clients   int       `json:"client_count,omitzero"` // how many clients it struck; 0 = none in particular
 }
 
 type explanation struct {

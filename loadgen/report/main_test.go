@@ -9,12 +9,13 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis reports on every connection it cannot have
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 4})
+	goleak.VerifyTestMain(servertest.Tests{M: m, Parallel: 4})
 }
 
 // piped returns a client of a server inside the test's synctest bubble.
@@ -22,7 +23,7 @@ func piped(t *testing.T) loadgen.RedisClient {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
-	return server.ClientForTest(t, s.Addr(), s.Dial)
+	return servertest.ClientForTest(t, s.Addr(), s.Dial)
 }
 
 // started returns a run that stops at the end of the test.

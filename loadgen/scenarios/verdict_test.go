@@ -8,14 +8,14 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.Tests{M: m, Parallel: 16}.Run()
+	servertest.Tests{M: m, Parallel: 16}.Run()
 }
 
 // longest is how long a scenario without faults runs in this test. It shows its
@@ -26,7 +26,7 @@ const longest = 3 * time.Second
 // 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
 func TestEveryScenarioShowsItsEffect(t *testing.T) {
 	testtier.Long(t, "it runs every scenario")
-	single := server.ClientForTest(t, server.ForTest(t).Addr(), nil)
+	single := servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)
 	var herd []*float64 // commands per hold, by the way of waiting
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range All() {
@@ -56,10 +56,10 @@ func TestEveryScenarioShowsItsEffect(t *testing.T) {
 // five starts five independent servers that the run can stop and start.
 func five(t *testing.T) loadgen.Servers {
 	t.Helper()
-	set := server.IndependentForTest(t, 5)
+	set := servertest.IndependentForTest(t, 5)
 	on := loadgen.Servers{Power: set}
 	for _, child := range set.Nodes() {
-		on.Nodes = append(on.Nodes, server.ClientForTest(t, child.Addr(), nil))
+		on.Nodes = append(on.Nodes, servertest.ClientForTest(t, child.Addr(), nil))
 	}
 	on.Redis = on.Nodes[0]
 	return on

@@ -19,10 +19,10 @@ type Judge struct {
 // Counts are the results of a [Judge].
 type Counts struct {
 	Holds    int64     `json:"hold_count"`    // that entered
-	Proven   int64     `json:"proven_count"`   // of them, those whose lease was valid until they had left
+	Proven   int64     `json:"proven_count"`  // of them, those whose lease was valid until they had left
 	Overlaps int64     `json:"overlap_count"` // proven holds that entered while as many others were inside as the lock admits
-	Excused  int64     `json:"excused_count"`  // part of Overlaps: a fault may have deleted the lock of one of the others
-	Examples []Overlap `json:"examples"` // the first ones
+	Excused  int64     `json:"excused_count"` // part of Overlaps: a fault may have deleted the lock of one of the others
+	Examples []Overlap `json:"examples"`      // the first ones
 }
 
 // Overlap is a hold that entered while others were inside.

@@ -14,6 +14,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/witness"
 )
@@ -25,9 +26,9 @@ func onServers(t *testing.T, test func(t *testing.T, rdb server.Client)) {
 	t.Run("embedded", func(t *testing.T) {
 		s := check.Must(server.StartEmbedded())(t)
 		t.Cleanup(s.Close)
-		test(t, server.ClientForTest(t, s.Addr(), nil))
+		test(t, servertest.ClientForTest(t, s.Addr(), nil))
 	})
-	t.Run("redis", func(t *testing.T) { test(t, server.ClientForTest(t, server.ForTest(t).Addr(), nil)) })
+	t.Run("redis", func(t *testing.T) { test(t, servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)) })
 }
 
 func open(t *testing.T, rdb server.Client) *witness.Witness {
@@ -89,8 +90,8 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 // tell how much it has missed.
 func TestAWitnessWithoutItsServer(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	rdb := server.ClientForTest(t, child.Addr(), nil)
+	child := servertest.RedisForTest(t)
+	rdb := servertest.ClientForTest(t, child.Addr(), nil)
 	w := open(t, rdb)
 	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
 	check.NoError(t, child.Kill())
@@ -133,7 +134,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 
 func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	testtier.Long(t, "it measures clocks for seconds")
-	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+	rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 	w, other := open(t, rdb), witness.Join(rdb, "run")
 	const slowTrip = 20 * time.Millisecond
 	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -181,7 +182,7 @@ func failing(rdb server.Client) *atomic.Bool {
 // not get to know of it.
 func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 	for _, fails := range []bool{false, true} {
-		rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+		rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 		w := open(t, rdb)
 		fail := failing(rdb)
 		first := w.Enter(t.Context(), "client-1", []string{"k"}, false)
@@ -201,7 +202,7 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 // An entry that is not of this program ends the judgement with an error: the report then says
 // that it is not complete.
 func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
-	rdb := server.ClientForTest(t, server.EmbeddedForTest(t).Addr(), nil)
+	rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 	w := check.Must(witness.Open(t.Context(), rdb, "x", 1))(t)
 	check.NoError(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
 	_ = w.Close(t.Context()) // the results have the error

@@ -8,6 +8,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock/classic"
 )
@@ -32,7 +33,7 @@ func onThree(t *testing.T, f func(nodes []*rig)) {
 		testtier.Long(t, "the same runs under a fake clock")
 		var nodes []*rig
 		for range 3 {
-			nodes = append(nodes, newRig(t, server.ForTest(t).Addr(), tcp))
+			nodes = append(nodes, newRig(t, servertest.RedisForTest(t).Addr(), tcp))
 		}
 		f(nodes)
 	})

@@ -14,6 +14,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
 	"locktop/lock/classic"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every failed connection
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 4})
+	goleak.VerifyTestMain(servertest.Tests{M: m, Parallel: 4})
 }
 
 var ctx = context.Background()
@@ -58,7 +59,7 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
 	t.Run("redis-server", func(t *testing.T) {
 		testtier.Long(t, "the same runs under a fake clock")
-		f(newRig(t, server.ForTest(t).Addr(), tcp))
+		f(newRig(t, servertest.RedisForTest(t).Addr(), tcp))
 	})
 }
 

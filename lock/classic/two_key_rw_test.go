@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock/classic"
 )
@@ -24,7 +24,7 @@ func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {
 func TestNoClusterRunsTwoKeyRWUnlessItsNameHasATag(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	node := server.ClusterForTest(t, server.ClusterOptions{Masters: 1})
+	node := servertest.ClusterForTest(t, servertest.ClusterOptions{Masters: 1})
 	r := newRig(t, node.Addrs()[0], tcp)
 
 	o := classic.Options{}

@@ -20,6 +20,7 @@ import (
 	"locktop/cli"
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/lock"
@@ -53,7 +54,7 @@ func isolated(m *testing.M, parallel int) int {
 	defer func() { _ = remove() }()
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
-	return server.Tests{M: m, Parallel: parallel}.Run()
+	return servertest.Tests{M: m, Parallel: parallel}.Run()
 }
 
 // Outcome is the result of a run of locktop.

@@ -21,6 +21,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestMain(m *testing.M) {
@@ -79,7 +80,7 @@ func (r *rig) mustEcho() {
 }
 
 func TestEveryCallerGetsItsOwnReplyWhenOthersGiveUp(t *testing.T) {
-	r := newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}), nil)
+	r := newRig(t, servertest.RedisForTest(t).Addr(), redis.NewDialer(&redis.Options{}), nil)
 	var answered atomic.Int64
 	var crowd sync.WaitGroup
 	for i := range 16 {

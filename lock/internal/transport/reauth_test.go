@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // rotation is a provider whose credentials the test changes.
@@ -52,10 +52,10 @@ func (r *rotation) change(user string) {
 // The server ends the connections of a user that it deletes. A stream whose user changes
 // before stays, with all its commands in flight, and a new stream logs in as the new user.
 func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
-	admin := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
+	admin := redis.NewClient(&redis.Options{Addr: servertest.RedisForTest(t).Addr(), DisableIdentity: true})
 	defer admin.Close()
 	for _, user := range []string{"first", "second"} {
-		check.NoError(t, server.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"))
+		check.NoError(t, servertest.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"))
 	}
 	r := &rotation{user: "first", listeners: make(map[int]auth.CredentialsListener)}
 	rig := newRig(t, admin.Options().Addr, redis.NewDialer(&redis.Options{}), func(o *redis.Options) { o.StreamingCredentialsProvider = r })

@@ -1,4 +1,4 @@
-package server_test
+package servertest_test
 
 import (
 	"io"
@@ -8,6 +8,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // testsFunc takes the place of a [testing.M].
@@ -21,8 +22,8 @@ func (f testsFunc) Run() int {
 // A test has the server of an earlier one, without anything that the earlier one left there. A
 // server with other settings, or that does not run, is not given to another test.
 func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) { // not parallel: the servers of other tests are not kept
-	server.ForTest(t) // skips where there is no redis-server
-	server.Tests{Parallel: 8, M: testsFunc(func() { takeTurns(t) })}.Run()
+	servertest.RedisForTest(t) // skips where there is no redis-server
+	servertest.Tests{Parallel: 8, M: testsFunc(func() { takeTurns(t) })}.Run()
 }
 
 func takeTurns(t *testing.T) {
@@ -35,7 +36,7 @@ func takeTurns(t *testing.T) {
 	}()
 	begin := func() (*server.Child, *fakeTB) {
 		var c *server.Child
-		v := run(func(t server.TB) { c = server.ForTest(t) })
+		v := run(func(t servertest.TB) { c = servertest.RedisForTest(t) })
 		check.Require(t, v.failed == "" && v.skipped == "", "a test ended with %q %q", v.failed, v.skipped)
 		all = append(all, v)
 		return c, v

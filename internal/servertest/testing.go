@@ -1,15 +1,20 @@
-package server
+// Package servertest gives tests their Redis servers: those of package server, and groups of
+// them with replicas, Sentinels and a cluster. Only tests import it.
+package servertest
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"locktop/internal/server"
 )
 
 // TB is the part of *testing.T and *testing.B that this package uses. It keeps package
@@ -35,7 +40,7 @@ type Tests struct {
 	Parallel int                    // how many parallel tests run at the same time; at most four under the race detector
 }
 
-// Run runs the tests. [ForTest] gives the server of a test to a later one. The tests have a temporary
+// Run runs the tests. [RedisForTest] gives the server of a test to a later one. The tests have a temporary
 // folder of their own, see [OwnTempDir].
 func (ts Tests) Run() int {
 	defer OwnTempDir()()
@@ -59,38 +64,38 @@ func SetParallel(parallel int) {
 	}
 }
 
-// ForTest starts a redis-server with further arguments. The server ends with the test.
+// RedisForTest starts a redis-server with further arguments. The server ends with the test.
 // Without further arguments it may be that of an earlier test, in the state of a new one. If
-// redis-server is not installed, ForTest skips the test with installation instructions,
+// redis-server is not installed, RedisForTest skips the test with installation instructions,
 // or fails it if LOCKTOP_REQUIRE_REDIS is set.
-func ForTest(t TB, args ...string) *Child {
+func RedisForTest(t TB, args ...string) *server.Child {
 	t.Helper()
 	if len(args) == 0 {
 		return forTest(t, idle.take, idle.put)
 	}
-	return forTest(t, func(ctx context.Context) (*Child, error) {
-		return StartChild(ctx, ChildOptions{Args: args})
-	}, func(c *Child) error { return children{c}.stop() })
+	return forTest(t, func(ctx context.Context) (*server.Child, error) {
+		return server.StartChild(ctx, server.ChildOptions{Args: args})
+	}, func(c *server.Child) error { return children{c}.stop() })
 }
 
-// DebugForTest is [ForTest] for tests that send DEBUG. Redis 7.0 and later need an
+// DebugForTest is [RedisForTest] for tests that send DEBUG. Redis 7.0 and later need an
 // option for DEBUG, with which Redis 6 does not start.
-func DebugForTest(t TB, args ...string) *Child {
+func DebugForTest(t TB, args ...string) *server.Child {
 	t.Helper()
-	return forTest(t, func(ctx context.Context) (*Child, error) {
-		c, err := StartChild(ctx, ChildOptions{Args: append([]string{"--enable-debug-command", "local"}, args...)})
+	return forTest(t, func(ctx context.Context) (*server.Child, error) {
+		c, err := server.StartChild(ctx, server.ChildOptions{Args: append([]string{"--enable-debug-command", "local"}, args...)})
 		if err != nil && strings.Contains(err.Error(), "Bad directive") {
-			return StartChild(ctx, ChildOptions{Args: args})
+			return server.StartChild(ctx, server.ChildOptions{Args: args})
 		}
 		return c, err
-	}, func(c *Child) error { return children{c}.stop() })
+	}, func(c *server.Child) error { return children{c}.stop() })
 }
 
 // EmbeddedForTest starts an embedded server on a loopback port. The server ends with
 // the test.
-func EmbeddedForTest(t TB) *Embedded {
+func EmbeddedForTest(t TB) *server.Embedded {
 	t.Helper()
-	e, err := StartEmbedded()
+	e, err := server.StartEmbedded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +118,7 @@ func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) e
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	s, err := start(ctx)
-	if errors.Is(err, ErrNotInstalled) {
+	if errors.Is(err, server.ErrNotInstalled) {
 		SkipUninstalled(t)
 	}
 	if err != nil {
@@ -125,4 +130,37 @@ func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) e
 		}
 	})
 	return s
+}
+
+// IndependentForTest starts servers that end with the test. Without redis-server it
+// skips or fails the test, like [RedisForTest].
+func IndependentForTest(t TB, n int) *server.Independent {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*server.Independent, error) { return server.StartIndependent(ctx, n) }, (*server.Independent).Stop)
+}
+
+// OwnTempDir makes a directory like [server.TempDir], and has it be the temporary folder of this process and
+// its children until end is called. On other systems than Linux it does nothing: the path of a socket
+// there would be too long.
+func OwnTempDir() (end func()) {
+	if runtime.GOOS != "linux" {
+		return func() {}
+	}
+	const name = "TMPDIR"
+	before, set := os.LookupEnv(name)
+	path, remove, err := server.TempDir()
+	if err == nil {
+		err = os.Setenv(name, path)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return func() {
+		if set {
+			_ = os.Setenv(name, before)
+		} else {
+			_ = os.Unsetenv(name)
+		}
+		_ = remove()
+	}
 }

@@ -1,16 +1,18 @@
-package server
+package servertest
 
 import (
 	"context"
 	"fmt"
 	"strings"
+
+	"locktop/internal/server"
 )
 
 // SetUser gives a user ACL rules, adapted to the version of the server. It omits
 // rules for pub/sub channels if the server does not restrict channels (Redis 6.0), and
 // rules for commands that the server does not have. It replaces %R~ by ~ before
 // Redis 7.0. Any other rule that the server rejects is an error.
-func SetUser(ctx context.Context, rdb Client, name string, rules ...string) error {
+func SetUser(ctx context.Context, rdb server.Client, name string, rules ...string) error {
 	var known []string
 	for _, rule := range rules {
 		switch err := tryRule(ctx, rdb, rule); {
@@ -39,7 +41,7 @@ func unknownCommand(rule string, err error) bool {
 }
 
 // tryRule returns an error if the server rejects a rule.
-func tryRule(ctx context.Context, rdb Client, rule string) error {
+func tryRule(ctx context.Context, rdb server.Client, rule string) error {
 	const probe = "locktop-probe"
 	err := rdb.Do(ctx, aclSetUser(probe, []string{"reset", rule})...).Err()
 	if err == nil {

@@ -1,4 +1,4 @@
-package server
+package servertest
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
 )
 
 // SentinelOptions configures a [SentinelGroup]. The zero value has a master, two
@@ -58,7 +60,7 @@ func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) e
 		"",
 	}, "\n")
 	for range sentinelCount {
-		if _, err := g.sentinels.add(ctx, ChildOptions{Args: []string{"--sentinel"}, Config: config}); err != nil {
+		if _, err := g.sentinels.add(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: config}); err != nil {
 			return err
 		}
 	}
@@ -71,7 +73,7 @@ func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) e
 }
 
 // awaitDiscovery waits until a Sentinel knows the replicas and the other Sentinels.
-func awaitDiscovery(ctx context.Context, sentinel *Child, replicas int) error {
+func awaitDiscovery(ctx context.Context, sentinel *server.Child, replicas int) error {
 	rdb := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer rdb.Close()
 	return await(ctx, "the sentinels to know each other", func() (bool, error) {
@@ -87,7 +89,7 @@ func (g *SentinelGroup) Stop() error { return errors.Join(g.sentinels.stop(), g.
 func (g *SentinelGroup) Sentinels() []string { return g.sentinels.addrs() }
 
 // SentinelGroupForTest starts servers and Sentinels that end with the test. Without
-// redis-server it skips or fails the test, like [ForTest].
+// redis-server it skips or fails the test, like [RedisForTest].
 func SentinelGroupForTest(t TB, o SentinelOptions) *SentinelGroup {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*SentinelGroup, error) { return StartSentinelGroup(ctx, o) }, (*SentinelGroup).Stop)

@@ -1,4 +1,4 @@
-package server_test
+package servertest_test
 
 import (
 	"strings"
@@ -7,20 +7,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
-	c := server.DebugForTest(t, "--databases", "3")
+	c := servertest.DebugForTest(t, "--databases", "3")
 	rdb := client(t, c.Addr())
 	check.ErrorIs(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
 	check.Equal(t, rdb.ConfigGet(t.Context(), "databases").Val()["databases"], "3", "databases")
 }
 
 func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
-	c := server.ForTest(t)
+	c := servertest.RedisForTest(t)
 	rdb := client(t, c.Addr())
-	err := server.SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
+	err := servertest.SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
 		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
 	check.NoError(t, err)
 	ann := client(t, c.Addr()).Pipeline() // on one connection
@@ -42,8 +42,8 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 
 // If a server cannot revoke a permission, SetUser returns an error.
 func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
-	rdb := client(t, server.ForTest(t).Addr())
+	rdb := client(t, servertest.RedisForTest(t).Addr())
 	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {
-		check.True(t, server.SetUser(t.Context(), rdb, "ann", "+@all", rule) != nil, "%q was accepted", rule)
+		check.True(t, servertest.SetUser(t.Context(), rdb, "ann", "+@all", rule) != nil, "%q was accepted", rule)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package servertest
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"locktop/internal/server"
 )
 
 // ClusterOptions configures a Cluster. The zero value has three masters and no
@@ -19,7 +21,7 @@ type ClusterOptions struct {
 	Args        []string      // further arguments of each server
 }
 
-// Cluster is a Redis Cluster of [Child] servers. The masters have equal parts of the
+// Cluster is a Redis Cluster of [server.Child] servers. The masters have equal parts of the
 // slots, in order.
 type Cluster struct {
 	children children // the masters at the start, then the replicas
@@ -48,12 +50,12 @@ func (c *Cluster) start(ctx context.Context, o ClusterOptions) error {
 			return err
 		}
 	}
-	clients := make([]Client, len(c.children))
+	clients := make([]server.Client, len(c.children))
 	for i, node := range c.children {
 		clients[i] = dial(node)
 		defer clients[i].Close()
 	}
-	for _, step := range []func(context.Context, []Client) error{c.shareSlots, c.meet, c.replicate, awaitCluster} {
+	for _, step := range []func(context.Context, []server.Client) error{c.shareSlots, c.meet, c.replicate, awaitCluster} {
 		if err := step(ctx, clients); err != nil {
 			return fmt.Errorf("start a redis cluster: %w", err)
 		}
@@ -68,13 +70,13 @@ func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 		"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 	}, o.Args...)
-	_, err := c.children.add(ctx, ChildOptions{Args: args, clusterBus: true})
+	_, err := c.children.add(ctx, server.ChildOptions{Args: args, ClusterBus: true})
 	return err
 }
 
 // shareSlots gives each master its part of the slots and a different epoch, so that
 // the masters have no conflict to solve.
-func (c *Cluster) shareSlots(ctx context.Context, clients []Client) error {
+func (c *Cluster) shareSlots(ctx context.Context, clients []server.Client) error {
 	for i, rdb := range clients {
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return err
@@ -94,7 +96,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []Client) error {
 }
 
 // meet connects all nodes with each other and waits until they know each other.
-func (c *Cluster) meet(ctx context.Context, clients []Client) error {
+func (c *Cluster) meet(ctx context.Context, clients []server.Client) error {
 	for i, rdb := range clients {
 		for _, other := range c.children[i+1:] {
 			if err := rdb.Do(ctx, "cluster", "meet", "127.0.0.1", portOf(other.Addr())).Err(); err != nil {
@@ -102,7 +104,7 @@ func (c *Cluster) meet(ctx context.Context, clients []Client) error {
 			}
 		}
 	}
-	return awaitAll(ctx, clients, "the nodes to know each other", func(_ int, rdb Client) (bool, error) {
+	return awaitAll(ctx, clients, "the nodes to know each other", func(_ int, rdb server.Client) (bool, error) {
 		nodes, err := rdb.ClusterNodes(ctx).Result()
 		return strings.Count(nodes, "\n") == len(clients) && !strings.Contains(nodes, "handshake"), err
 	})
@@ -110,7 +112,7 @@ func (c *Cluster) meet(ctx context.Context, clients []Client) error {
 
 // replicate assigns the replicas to the masters in turn. It waits until they are in
 // sync and every node knows the replicas.
-func (c *Cluster) replicate(ctx context.Context, clients []Client) error {
+func (c *Cluster) replicate(ctx context.Context, clients []server.Client) error {
 	for i := c.masters; i < len(clients); i++ {
 		id, err := clients[i%c.masters].Do(ctx, "cluster", "myid").Text()
 		if err != nil {
@@ -120,7 +122,7 @@ func (c *Cluster) replicate(ctx context.Context, clients []Client) error {
 			return err
 		}
 	}
-	return awaitAll(ctx, clients, "the replicas to be in sync", func(i int, rdb Client) (bool, error) {
+	return awaitAll(ctx, clients, "the replicas to be in sync", func(i int, rdb server.Client) (bool, error) {
 		if ok, err := inSync(ctx, rdb); i >= c.masters && !ok {
 			return false, err
 		}
@@ -130,15 +132,15 @@ func (c *Cluster) replicate(ctx context.Context, clients []Client) error {
 }
 
 // awaitCluster waits until every node serves.
-func awaitCluster(ctx context.Context, clients []Client) error {
-	return awaitAll(ctx, clients, "the cluster to serve", func(_ int, rdb Client) (bool, error) {
+func awaitCluster(ctx context.Context, clients []server.Client) error {
+	return awaitAll(ctx, clients, "the cluster to serve", func(_ int, rdb server.Client) (bool, error) {
 		info, err := rdb.ClusterInfo(ctx).Result()
 		return hasLine(info, "cluster_state:ok"), err
 	})
 }
 
 // awaitAll waits until cond is true for every node.
-func awaitAll(ctx context.Context, clients []Client, what string, cond func(i int, rdb Client) (bool, error)) error {
+func awaitAll(ctx context.Context, clients []server.Client, what string, cond func(i int, rdb server.Client) (bool, error)) error {
 	for i, rdb := range clients {
 		if err := await(ctx, what, func() (bool, error) { return cond(i, rdb) }); err != nil {
 			return err
@@ -154,13 +156,13 @@ func (c *Cluster) Stop() error { return c.children.stop() }
 func (c *Cluster) Addrs() []string { return c.children.addrs() }
 
 // Nodes returns all nodes: first the masters of the start, then the replicas.
-func (c *Cluster) Nodes() []*Child { return c.children }
+func (c *Cluster) Nodes() []*server.Child { return c.children }
 
 // Node returns the node with the address addr, or nil.
-func (c *Cluster) Node(addr string) *Child { return c.children.at(addr) }
+func (c *Cluster) Node(addr string) *server.Child { return c.children.at(addr) }
 
 // ClusterForTest starts a cluster that ends with the test. Without redis-server it
-// skips or fails the test, like [ForTest].
+// skips or fails the test, like [RedisForTest].
 func ClusterForTest(t TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Cluster, error) { return StartCluster(ctx, o) }, (*Cluster).Stop)

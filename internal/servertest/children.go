@@ -1,4 +1,4 @@
-package server
+package servertest
 
 import (
 	"context"
@@ -8,14 +8,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/internal/server"
 )
 
 // children is a group of redis-servers with one start and one end.
-type children []*Child
+type children []*server.Child
 
 // add starts one more child.
-func (cs *children) add(ctx context.Context, o ChildOptions) (*Child, error) {
-	c, err := StartChild(ctx, o)
+func (cs *children) add(ctx context.Context, o server.ChildOptions) (*server.Child, error) {
+	c, err := server.StartChild(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +36,7 @@ func (cs children) stop() error {
 }
 
 // at returns the child with the address addr, or nil.
-func (cs children) at(addr string) *Child {
+func (cs children) at(addr string) *server.Child {
 	for _, c := range cs {
 		if c.Addr() == addr {
 			return c
@@ -71,7 +73,9 @@ func await(ctx context.Context, what string, cond func() (bool, error)) error {
 }
 
 // dial returns a client of a child, for the set-up of servers.
-func dial(c *Child) Client { return NewClient(c.Addr(), ClientOptions{NoRetry: true}) }
+func dial(c *server.Child) server.Client {
+	return server.NewClient(c.Addr(), server.ClientOptions{NoRetry: true})
+}
 
 // portOf returns the port of an address, as Redis commands expect it.
 func portOf(addr string) string {

@@ -1,4 +1,4 @@
-package server_test
+package servertest_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -21,7 +22,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	t.Parallel()
-	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 2})
+	r := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{Replicas: 2})
 	check.Require(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
 	check.NoError(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
@@ -40,7 +41,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{})
+	c := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := client(t, c.Addrs()[0])
 	served := map[string]bool{}
 	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
@@ -56,18 +57,18 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 func TestGroupsEndWithTheTest(t *testing.T) {
 	testtier.Long(t, "it starts every group of servers")
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t server.TB) {
+	v := run(func(t servertest.TB) {
 		for _, nodes := range [][]*server.Child{
-			server.ReplicatedForTest(t, server.ReplicatedOptions{}).Nodes(),
-			server.ClusterForTest(t, server.ClusterOptions{}).Nodes(),
+			servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{}).Nodes(),
+			servertest.ClusterForTest(t, servertest.ClusterOptions{}).Nodes(),
 		} {
 			for _, node := range nodes {
 				addrs = append(addrs, node.Addr())
 			}
 		}
-		w := server.SentinelGroupForTest(t, server.SentinelOptions{})
+		w := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
 	check.Require(t, v.failed == "" && len(addrs) == 9, "%d servers, %s", len(addrs), v.failed)
@@ -78,12 +79,12 @@ func TestGroupsEndWithTheTest(t *testing.T) {
 }
 
 func TestGroupThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := server.StartCluster(ended, server.ClusterOptions{})
+	_, err := servertest.StartCluster(ended, servertest.ClusterOptions{})
 	check.True(t, err != nil, "a cluster started after its context's end")
-	if _, err := server.StartSentinelGroup(t.Context(), server.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
+	if _, err := servertest.StartSentinelGroup(t.Context(), servertest.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
 		t.Error("servers started with an argument that does not exist")
 	}
 }

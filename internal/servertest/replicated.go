@@ -1,19 +1,21 @@
-package server
+package servertest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+
+	"locktop/internal/server"
 )
 
 // ReplicatedOptions configures a Replicated. The zero value has one replica.
 type ReplicatedOptions struct {
 	Replicas int      // default 1
 	Args     []string // further arguments of each server
-	Server   string   // as in [ChildOptions]
+	Server   string   // as in [server.ChildOptions]
 }
 
-// Replicated is a master with replicas, all [Child] servers. It has no failover; see
+// Replicated is a master with replicas, all [server.Child] servers. It has no failover; see
 // [SentinelGroup].
 type Replicated struct {
 	children children // the first is the master at the start
@@ -31,12 +33,12 @@ func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, err
 
 func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
-	master, err := r.children.add(ctx, ChildOptions{Server: o.Server, Args: args})
+	master, err := r.children.add(ctx, server.ChildOptions{Server: o.Server, Args: args})
 	if err != nil {
 		return err
 	}
 	for range max(o.Replicas, 1) {
-		replica, err := r.children.add(ctx, ChildOptions{Server: o.Server, Args: args})
+		replica, err := r.children.add(ctx, server.ChildOptions{Server: o.Server, Args: args})
 		if err != nil {
 			return err
 		}
@@ -51,16 +53,16 @@ func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 func (r *Replicated) Stop() error { return r.children.stop() }
 
 // Nodes returns all servers, beginning with the master of the start.
-func (r *Replicated) Nodes() []*Child { return r.children }
+func (r *Replicated) Nodes() []*server.Child { return r.children }
 
 // Master returns the master of the start.
-func (r *Replicated) Master() *Child { return r.children[0] }
+func (r *Replicated) Master() *server.Child { return r.children[0] }
 
 // Replicas returns the replicas of the start.
-func (r *Replicated) Replicas() []*Child { return r.children[1:] }
+func (r *Replicated) Replicas() []*server.Child { return r.children[1:] }
 
 // Follow makes a server the replica of another one and returns when it is in sync.
-func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
+func (r *Replicated) Follow(ctx context.Context, replica, master *server.Child) error {
 	rdb, observed := dial(replica), dial(master)
 	defer rdb.Close()
 	defer observed.Close()
@@ -71,7 +73,7 @@ func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
 }
 
 // Promote makes a replica a master.
-func (r *Replicated) Promote(ctx context.Context, replica *Child) error {
+func (r *Replicated) Promote(ctx context.Context, replica *server.Child) error {
 	rdb := dial(replica)
 	defer rdb.Close()
 	if err := rdb.ReplicaOf(ctx, "no", "one").Err(); err != nil {
@@ -82,13 +84,13 @@ func (r *Replicated) Promote(ctx context.Context, replica *Child) error {
 
 // inSync reports whether a replica has all data of its master and receives further
 // writes.
-func inSync(ctx context.Context, replica Client) (bool, error) {
+func inSync(ctx context.Context, replica server.Client) (bool, error) {
 	info, err := replica.Info(ctx, "replication").Result()
 	return hasLine(info, "master_link_status:up") && hasLine(info, "master_sync_in_progress:0"), err
 }
 
 // ReplicatedForTest starts a master and replicas that end with the test. Without
-// redis-server it skips or fails the test, like [ForTest].
+// redis-server it skips or fails the test, like [RedisForTest].
 func ReplicatedForTest(t TB, o ReplicatedOptions) *Replicated {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Replicated, error) { return StartReplicated(ctx, o) }, (*Replicated).Stop)

@@ -1,4 +1,4 @@
-package server
+package servertest
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
 )
 
 // idle has the redis-servers of tests that have ended. A start takes longer than most tests.
@@ -16,16 +18,17 @@ var idle idleServers
 
 type idleServers struct {
 	mu      sync.Mutex
-	keeping bool              // servers are kept for later tests
-	servers []*Child          // clean
-	began   map[*Child]string // the settings of each server at its start
+	keeping bool                     // servers are kept for later tests
+	servers []*server.Child          // clean
+	began   map[*server.Child]string // the settings of each server at its start
+	path    map[*server.Child]string // of its program
 }
 
 // keep makes put keep servers until stop.
 func (s *idleServers) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keeping, s.began = true, make(map[*Child]string)
+	s.keeping, s.began, s.path = true, make(map[*server.Child]string), make(map[*server.Child]string)
 }
 
 // stop stops the servers that no test uses.
@@ -38,30 +41,30 @@ func (s *idleServers) stop() {
 }
 
 // take returns a server in the state of a new one.
-func (s *idleServers) take(ctx context.Context) (*Child, error) {
+func (s *idleServers) take(ctx context.Context) (*server.Child, error) {
 	path, _ := exec.LookPath("redis-server") // a test may have another PATH
 	s.mu.Lock()
 	keeping := s.keeping
-	if n := len(s.servers); n > 0 && s.servers[n-1].path == path {
+	if n := len(s.servers); n > 0 && s.path[s.servers[n-1]] == path {
 		c := s.servers[n-1]
 		s.servers = s.servers[:n-1]
 		s.mu.Unlock()
 		return c, nil
 	}
 	s.mu.Unlock()
-	c, err := StartChild(ctx, ChildOptions{})
+	c, err := server.StartChild(ctx, server.ChildOptions{})
 	if err != nil || !keeping {
 		return c, err
 	}
 	settings, _ := renew(ctx, c) // a server that cannot be renewed is not kept
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.began[c] = settings
+	s.began[c], s.path[c] = settings, path
 	return c, nil
 }
 
 // put keeps a server, which may be frozen, or stops it if its test has changed what cannot be renewed.
-func (s *idleServers) put(c *Child) error {
+func (s *idleServers) put(c *server.Child) error {
 	s.mu.Lock()
 	began := s.began[c]
 	s.mu.Unlock()
@@ -81,7 +84,7 @@ func (s *idleServers) put(c *Child) error {
 
 // renew disconnects the clients of a server, deletes its data, scripts, statistics and users, and
 // returns its settings. It fails for a server before 7.0, and for one that is not a master alone.
-func renew(ctx context.Context, c *Child) (settings string, err error) {
+func renew(ctx context.Context, c *server.Child) (settings string, err error) {
 	rdb := dial(c)
 	defer rdb.Close()
 	names, err := rdb.Do(ctx, "ACL", "USERS").StringSlice()

@@ -1,4 +1,4 @@
-package server
+package servertest
 
 import (
 	"context"
@@ -6,21 +6,23 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"locktop/internal/server"
 )
 
 // SlotMigration is the migration of one slot of a [Cluster] from its owner to another
 // master. It is not safe for concurrent use.
 type SlotMigration struct {
 	slot     int
-	from, to Client
+	from, to server.Client
 	port     string // of the target
 	ids      [2]string
-	others   []Client
+	others   []server.Client
 }
 
 // StartMigration begins the migration of a slot to another master: the target imports
 // the slot, its owner migrates it, and no key has moved yet. ctx limits only the call.
-func (c *Cluster) StartMigration(ctx context.Context, slot int, to *Child) (*SlotMigration, error) {
+func (c *Cluster) StartMigration(ctx context.Context, slot int, to *server.Child) (*SlotMigration, error) {
 	owner, err := c.Owner(ctx, slot)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func (c *Cluster) StartMigration(ctx context.Context, slot int, to *Child) (*Slo
 }
 
 func (m *SlotMigration) open(ctx context.Context) error {
-	for i, rdb := range []Client{m.from, m.to} {
+	for i, rdb := range []server.Client{m.from, m.to} {
 		id, err := rdb.Do(ctx, "cluster", "myid").Text()
 		if err != nil {
 			return err
@@ -61,7 +63,7 @@ func (m *SlotMigration) open(ctx context.Context) error {
 func (m *SlotMigration) awaitEpoch(ctx context.Context) error {
 	return await(ctx, "one epoch of the cluster", func() (bool, error) {
 		epochs := make(map[string]bool)
-		for _, rdb := range append([]Client{m.from, m.to}, m.others...) {
+		for _, rdb := range append([]server.Client{m.from, m.to}, m.others...) {
 			info, err := rdb.ClusterInfo(ctx).Result()
 			if err != nil {
 				return false, err
@@ -102,7 +104,7 @@ func (m *SlotMigration) Finish(ctx context.Context) error {
 			break
 		}
 	}
-	for _, rdb := range append([]Client{m.to, m.from}, m.others...) {
+	for _, rdb := range append([]server.Client{m.to, m.from}, m.others...) {
 		if err := rdb.Do(ctx, "cluster", "setslot", m.slot, "node", m.ids[1]).Err(); err != nil {
 			return fmt.Errorf("hand slot %d over: %w", m.slot, err)
 		}
@@ -113,7 +115,7 @@ func (m *SlotMigration) Finish(ctx context.Context) error {
 // Close closes the connections. The state of the migration does not change.
 func (m *SlotMigration) Close() error {
 	var errs []error
-	for _, rdb := range append([]Client{m.from, m.to}, m.others...) {
+	for _, rdb := range append([]server.Client{m.from, m.to}, m.others...) {
 		errs = append(errs, rdb.Close())
 	}
 	return errors.Join(errs...)
@@ -121,7 +123,7 @@ func (m *SlotMigration) Close() error {
 
 // Owner returns the node that serves a slot, by the reply of the first node that
 // answers.
-func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
+func (c *Cluster) Owner(ctx context.Context, slot int) (*server.Child, error) {
 	var failed error
 	for _, node := range c.children {
 		if node.PID() == 0 {
@@ -145,7 +147,7 @@ func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 }
 
 // AwaitFailed waits until all running nodes consider failed as failed, or ctx ends.
-func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
+func (c *Cluster) AwaitFailed(ctx context.Context, failed *server.Child) error {
 	for _, node := range c.children {
 		if node.PID() == 0 || node == failed {
 			continue
@@ -173,7 +175,7 @@ const migrationTimeout = 30 * time.Second
 
 // HalfMigrationForTest begins the migration of a slot to another master and moves only
 // the given number of keys.
-func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *Child, keys int) *SlotMigration {
+func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *server.Child, keys int) *SlotMigration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
 	defer cancel()
@@ -192,7 +194,7 @@ func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *Child, keys int) *Slo
 }
 
 // KillForTest kills a node and waits until the other nodes consider it as failed.
-func (c *Cluster) KillForTest(t TB, node *Child) {
+func (c *Cluster) KillForTest(t TB, node *server.Child) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-package server_test
+package servertest_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/servertest"
 )
 
 // fakeTB is a testing.TB that records how it ended. Like testing.T, it ends the
@@ -33,7 +33,7 @@ func (v *fakeTB) end() {
 	v.cleanups = nil
 }
 
-func run(test func(server.TB)) *fakeTB {
+func run(test func(servertest.TB)) *fakeTB {
 	v := &fakeTB{}
 	done := make(chan struct{})
 	go func() {
@@ -46,21 +46,21 @@ func run(test func(server.TB)) *fakeTB {
 
 func TestWithoutRedisATestIsSkippedWithInstructionsOrFailsWhereItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv(server.RequireRedis, "")
-	v := run(func(t server.TB) { server.ForTest(t) })
+	t.Setenv(servertest.RequireRedis, "")
+	v := run(func(t servertest.TB) { servertest.RedisForTest(t) })
 	check.True(t, strings.Contains(v.skipped, "apt-get install redis-server") && v.failed == "",
 		"skipped with %q, failed with %q", v.skipped, v.failed)
-	t.Setenv(server.RequireRedis, "1")
-	v = run(func(t server.TB) { server.ForTest(t) })
+	t.Setenv(servertest.RequireRedis, "1")
+	v = run(func(t servertest.TB) { servertest.RedisForTest(t) })
 	check.True(t, v.failed != "" && v.skipped == "", "skipped with %q, failed with %q", v.skipped, v.failed)
 }
 
 func TestServersForTestsEndWithTheTest(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	servertest.RedisForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t server.TB) {
-		addrs = []string{server.ForTest(t).Addr(), server.EmbeddedForTest(t).Addr()}
+	v := run(func(t servertest.TB) {
+		addrs = []string{servertest.RedisForTest(t).Addr(), servertest.EmbeddedForTest(t).Addr()}
 	})
 	for _, addr := range addrs {
 		check.True(t, answers(addr), "%s does not answer during the test", addr)

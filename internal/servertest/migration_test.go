@@ -1,4 +1,4 @@
-package server_test
+package servertest_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{})
+	c := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	const slot = 0 // a slot of the first master
 	from, to := c.Nodes()[0], c.Nodes()[2]
 	rdb := client(t, from.Addr())
