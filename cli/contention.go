@@ -50,7 +50,7 @@ waited, and which holder they waited for. BLOCKED is the time that clients waite
 second: 3 s/s means that three clients wait on average. A wait is blamed on the hold
 that was in force, and while the lock is free, on the hold before.
 
-The column SOURCE says how the waiting is known:
+The column KNOWN BY says how the waiting is known:
 
   stored   the library stores its waiters, or the server lists them
   asked    another client has asked for the held lock: at least one waits; its number

@@ -314,7 +314,7 @@ func (p *locksPage) classColumns() []column {
 		{widget.Column{Title: "P99", Min: 8, Priority: 5, Right: true}, "wait p99", false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Source, c.P99)
 		}), most(func(c *contention.Class) float64 { return float64(c.P99.Duration) })},
-		{widget.Column{Title: "SOURCE", Min: 6, Priority: 8}, "source", false, text(func(_ *state, c *contention.Class) string {
+		{widget.Column{Title: "KNOWN BY", Min: 8, Priority: 8}, "known by", false, text(func(_ *state, c *contention.Class) string {
 			return string(c.Source)
 		}), names(func(c *contention.Class) string { return string(c.Source) })},
 	}

@@ -15,12 +15,12 @@ import (
 // for most of the waiting, with lines up to width cells if possible; 0 = no limit.
 func Contention(w io.Writer, r contention.Report, databases bool, n, width int) error {
 	var out strings.Builder
-	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "SOURCE"}}
+	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "KNOWN BY"}}
 	classes = append(classes, Each(r.Classes[:min(n, len(r.Classes))], func(c contention.Class) []string { return classRow(c, databases) })...)
 	write(&out, classes, []Column{{Least: 12}, {Spare: 4}, {}, {}, {Spare: 3}, {}, {Least: 14}, {}, {Spare: 2}, {}}, width)
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")
-		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "SOURCE"}}
+		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "KNOWN BY"}}
 		for _, b := range r.Blames[:min(n, len(r.Blames))] {
 			blames = append(blames, []string{
 				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source) + humanize.Count(b.Clients),

@@ -38,13 +38,13 @@ func someContention() contention.Report {
 func TestTheTableOfContention(t *testing.T) {
 	var out strings.Builder
 	check.NoError(t, Contention(&out, someContention(), false, 10, 0))
-	want := `CLASS    LOCKS  HELD  WAITERS  TRIES/ACQ  BLOCKED    WORST HOLDER  WAIT P50  P99      SOURCE
+	want := `CLASS    LOCKS  HELD  WAITERS  TRIES/ACQ  BLOCKED    WORST HOLDER  WAIT P50  P99      KNOWN BY
 order:*  2      67%   7        4.0        4.98 s/s   worker-8 17%  153 ms    ≥711 ms  seen
 job;*    1      100%  ≥1       9/0        ≥0.50 s/s  cron 100%                        asked
 idle:*   3      0%
 
 Blocked by
-HOLDER    LOCK     CLIENTS  TOTAL   LONGEST  SOURCE
+HOLDER    LOCK     CLIENTS  TOTAL   LONGEST  KNOWN BY
 worker-8  order:1  2        10 s  700 ms   seen
 cron      job;1    ≥1       ≥10 s  ≥10 s  asked
 watched for 21 s, MONITOR ran for 2.0 s of it
