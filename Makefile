@@ -91,7 +91,7 @@ ORDERS ?= 10000
 
 .PHONY: explore
 explore: ## run ORDERS (10000) orders of the messages of each kind of lock; see lab/docs/proof.md
-	LOCKTOP_EXPLORE=$(ORDERS) $(GO) test ./lock -run 'TestExplore$$' -v -timeout 0
+	cd lab && LOCKTOP_EXPLORE=$(ORDERS) $(GO) test ./explore -run 'TestExplore$$' -v -timeout 0
 
 MUTANTS ?= -defects
 

@@ -1,5 +1,5 @@
 // Lab proves and compares: certification of lock clients, benchmarks beside other lock
-// libraries, a soak, mutants. It is a module of its own,
+// libraries, a soak, the explorer of package lock, mutants. It is a module of its own,
 // so that nobody who uses locktop has to download what it needs.
 module locktop/lab
 

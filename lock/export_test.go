@@ -42,25 +42,3 @@ func (s slowSubscriber) Unsubscribe(ctx context.Context, channels ...string) err
 	time.Sleep(s.delay())
 	return s.Subscriber.Unsubscribe(ctx, channels...)
 }
-
-// FixRandom makes all random durations the middle of their range until restore is called. No
-// other test may run meanwhile.
-func FixRandom() (restore func()) {
-	before := random
-	random = func(n time.Duration) time.Duration { return n / 2 }
-	return func() { random = before }
-}
-
-// Scripts returns all scripts.
-func Scripts() (sources []string) {
-	for _, s := range []*script{
-		mutexScripts.acquire, mutexScripts.extend, mutexScripts.release, mutexScripts.peek,
-		reentrantScripts.acquire, reentrantScripts.extend, reentrantScripts.release, reentrantScripts.peek,
-		semaphoreScripts.acquire, semaphoreScripts.extend, semaphoreScripts.release, semaphoreScripts.peek,
-		fairAcquire, fairRelease, fairHeartbeat, allAcquireScript, allExtendScript, allReleaseScript,
-		rwRead, rwWrite, rwExtend, rwRelease, rwWithdraw, rwPeek, redlockRaise,
-	} {
-		sources = append(sources, s.source)
-	}
-	return sources
-}

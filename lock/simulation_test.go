@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -75,19 +74,6 @@ func episodes(t *testing.T, long int, seed uint64, run func(t *testing.T, seed u
 	took := time.Since(began)
 	t.Logf("%d episodes from seed %d in %v", seed-first, first, took.Round(time.Millisecond))
 	return took
-}
-
-// litter returns what clients have left on a server: keys that are not counters, and subscriptions.
-func litter(rdb *redis.Client) (all []string) {
-	for _, key := range rdb.Keys(context.Background(), "*").Val() {
-		if !strings.HasSuffix(key, "fence") {
-			all = append(all, "the key "+key)
-		}
-	}
-	for _, channel := range rdb.PubSubChannels(context.Background(), "*").Val() {
-		all = append(all, "a subscription to "+channel)
-	}
-	return all
 }
 
 const (
@@ -170,7 +156,7 @@ func simulate(t *testing.T, seed uint64) (attempts int) {
 	synctest.Wait()
 	w.lookAt(w.picture())
 	for i, rdb := range w.servers {
-		for _, left := range litter(rdb) {
+		for _, left := range lockspec.Litter(rdb) {
 			w.violated("all is quiet, and server %d has %s", i, left)
 		}
 	}
@@ -223,55 +209,8 @@ func (p *simProcess) label(n int) string { return p.prefix() + strconv.Itoa(n) }
 // prefix returns the common prefix of the process's labels.
 func (p *simProcess) prefix() string { return fmt.Sprintf("p%d.%d.", p.number, p.generation) }
 
-// Locks of one family have keys of one type; all strings exclude each other. An All has
-// both strings.
-const (
-	simFamilies = "shwzq"
-	simKeys     = 2
-	simPermits  = 2 // of each semaphore
-)
-
-// simSpan returns the keys of a lock, of which [lock.Lease.Key] returns the names.
-func simSpan(name string) []string { return strings.Split(name, ", ") }
-
-// simKey returns the name of a lock. The second one of a family differs from the first
-// only by its braces.
-func simKey(family byte, n int) string {
-	return []string{string(family) + ":a", "{" + string(family) + ":a}"}[n]
-}
-
-// simFence returns the name of a lock's fence counter.
-func simFence(key string) string {
-	if strings.HasPrefix(key, "{") {
-		return key + "::fence"
-	}
-	return "{" + key + "}:fence"
-}
-
 // simNode reports whether a key belongs to the Redlock, which has several servers.
 func simNode(key string) bool { return strings.Contains(key, "q:") }
-
-// simFamily has the family of each kind.
-var simFamily = map[string]byte{"mutex": 's', "fair": 's', "all": 's', "reentrant": 'h', "reader": 'w', "writer": 'w', "semaphore": 'z', "redlock": 'q'}
-
-// locker returns a lock and its key.
-func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Locker, string) {
-	c, key := p.client.As(label), simKey(simFamily[kind], n)
-	switch kind {
-	case "fair":
-		o.Wait = lock.Wait{}
-	case "semaphore":
-		return c.Semaphore(key, simPermits, o), key
-	case "all":
-		o.Fence = false
-		keys := []string{key, simKey('s', 1-n)}
-		slices.Sort(keys)
-		return c.All(keys, o), strings.Join(keys, ", ")
-	case "redlock":
-		return p.quorum.As(label).Redlock(key, o), key
-	}
-	return kinds[kind](c, key, o), key
-}
 
 // act runs one actor until end.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
@@ -307,13 +246,13 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		if choose.IntN(5) == 0 {
 			o.Wait = lock.Wait{Poll: 500 * time.Millisecond, Jitter: 0.5}
 		}
-		key := choose.IntN(simKeys)
+		key := choose.IntN(lockspec.Keys)
 		label := p.label(number*100_000 + n)
 		if kind == "elect" {
 			w.elect(end, choose, p, key, o, label)
 			continue
 		}
-		locker, name := p.locker(kind, label, key, o)
+		locker, name := lockspec.Locker(p.client, p.quorum, kind, label, key, o)
 		w.attempt(end, choose, p, locker, kind, name, label, ttl)
 	}
 }
@@ -329,7 +268,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	if choose.IntN(3) == 0 {
 		lease, err = l.TryLock(ctx)
 	} else {
-		lease, err = w.await(ctx, l, &simWait{lockspec.Wait{Keys: simSpan(key), Limit: simLimit(kind), Split: simNode(key), Since: time.Now()}, kind, p})
+		lease, err = w.await(ctx, l, &simWait{lockspec.Wait{Keys: lockspec.Span(key), Limit: lockspec.Limit(kind), Split: simNode(key), Since: time.Now()}, kind, p})
 	}
 	if (lease == nil) == (err == nil) {
 		w.violated("%s %q: %v and %v", kind, key, lease, err)
@@ -354,7 +293,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess, n int, o lock.Options, label string) {
 	ctx, cancel := context.WithTimeout(end, 5*time.Minute) // not scaled: a candidate asks again every second while its server cannot be reached
 	defer cancel()
-	l, key := p.locker("mutex", label, n, o)
+	l, key := lockspec.Locker(p.client, p.quorum, "mutex", label, n, o)
 	w.wants("mutex", key, label, o.TTL)
 	_ = lock.Elect(ctx, l, func(ctx context.Context) error {
 		g := w.register(lock.LeaseFrom(ctx), "mutex", label)
@@ -386,41 +325,14 @@ func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*l
 func (w *simulated) wants(kind, key, label string, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spec.Attempt(label, simAttempt(kind, key, ttl))
-}
-
-// simAttempt returns an attempt for the specification. A key has any number of readers.
-func simAttempt(kind, key string, ttl time.Duration) lockspec.Attempted {
-	a := lockspec.Attempted{Keys: simSpan(key), TTL: ttl, Limit: simLimit(kind)}
-	if kind == "reader" {
-		a.Limit = 0
-	}
-	return a
-}
-
-// simLimit returns how many clients a lock admits that are not readers.
-func simLimit(kind string) int {
-	if kind == "semaphore" {
-		return simPermits
-	}
-	return 1
-}
-
-// simGrant returns a lease for the specification.
-func simGrant(lease *lock.Lease, kind, owner string) *lockspec.Grant {
-	g := &lockspec.Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
-		Keys: simSpan(lease.Key()), Fence: lease.Fence(), Shared: kind == "reader", Limit: simLimit(kind)}
-	if kind == "redlock" {
-		g.Copies = 2
-	}
-	return g
+	w.spec.Attempt(label, lockspec.NewAttempt(kind, key, ttl))
 }
 
 // register records a new lease.
 func (w *simulated) register(lease *lock.Lease, kind, label string) *lockspec.Grant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g := simGrant(lease, kind, label)
+	g := lockspec.NewGrant(lease, kind, label)
 	w.breaks(w.spec.Granted(g))
 	w.happened()
 	return g
@@ -511,7 +423,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	for i, kind := range []string{"mutex", "fair", "reentrant", "writer", "redlock", "semaphore", "all"} { // in progress
 		busy.Go(func() {
 			label := p.label(90_000_000 + i)
-			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
+			l, key := lockspec.Locker(p.client, p.quorum, kind, label, i%lockspec.Keys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
 			w.wants(kind, key, label, w.scale*time.Minute)
 			short, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -537,7 +449,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.mu.Unlock()
 	if calm {
 		for _, s := range w.picture() {
-			for key, copies := range s.stored() {
+			for key, copies := range s.Stored() {
 				for _, c := range copies {
 					// A lease ends up to 1 % of its TTL before its key.
 					if strings.HasPrefix(c.Token, prefix) && c.Left > w.scale*time.Minute/100+2*time.Millisecond {
@@ -651,7 +563,7 @@ func latency() time.Duration { return rand.N(2 * time.Millisecond) }
 func (w *simulated) wanted(choose *rand.Rand) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := simKey(simFamilies[choose.IntN(4)], choose.IntN(simKeys))
+	key := lockspec.Key(lockspec.Families[choose.IntN(4)], choose.IntN(lockspec.Keys))
 	for call := range w.waiting {
 		if !call.Split {
 			key = call.Keys[0]
@@ -665,8 +577,7 @@ func (w *simulated) wanted(choose *rand.Rand) string {
 func (w *simulated) takeAway(s int, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range len(simFamilies) * simKeys {
-		k := simKey(simFamilies[i/simKeys], i%simKeys)
+	for _, k := range lockspec.AllKeys(lockspec.Families) {
 		if key != k && (key != "" || (s > 0) != simNode(k)) {
 			continue
 		}
@@ -718,122 +629,21 @@ func (w *simulated) watch(over chan struct{}) {
 	}
 }
 
-// picture is the data of a server.
-type picture struct {
-	strings map[string]string
-	hashes  map[string]map[string]string
-	zsets   map[string]map[string]time.Time // deadlines of permits, by key and token
-	ttls    map[string]time.Duration
-	fences  map[string]string
-}
-
 // picture reads all servers at one moment.
-func (w *simulated) picture() []picture {
-	var all []picture
+func (w *simulated) picture() []lockspec.Picture {
+	var all []lockspec.Picture
 	for i, rdb := range w.servers {
-		families := simFamilies[:4]
+		families := lockspec.Families[:4]
 		if i > 0 {
-			families = simFamilies[4:]
+			families = lockspec.Families[4:]
 		}
-		all = append(all, pictureOf(rdb, families))
+		all = append(all, lockspec.PictureOf(rdb, families))
 	}
 	return all
-}
-
-// pictureOf reads the locks of some families.
-func pictureOf(rdb *redis.Client, families string) picture {
-	p := picture{map[string]string{}, map[string]map[string]string{}, map[string]map[string]time.Time{}, map[string]time.Duration{}, map[string]string{}}
-	pipe := rdb.Pipeline()
-	zsets := map[string]*redis.ZSliceCmd{}
-	values, fences, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
-	for _, family := range []byte(families) {
-		for n := range simKeys {
-			key := simKey(family, n)
-			switch family {
-			case 's', 'q':
-				values[key] = pipe.Get(context.Background(), key)
-			case 'z':
-				zsets[key] = pipe.ZRangeWithScores(context.Background(), key, 0, -1)
-			default:
-				hashes[key] = pipe.HGetAll(context.Background(), key)
-			}
-			ttls[key] = pipe.PTTL(context.Background(), key)
-			fences[key] = pipe.Get(context.Background(), simFence(key))
-		}
-	}
-	_, _ = pipe.Exec(context.Background())
-	for key, v := range values {
-		p.strings[key] = v.Val()
-	}
-	for key, v := range fences {
-		p.fences[key] = v.Val()
-	}
-	for key, h := range hashes {
-		p.hashes[key] = h.Val()
-	}
-	for key, z := range zsets {
-		p.zsets[key] = map[string]time.Time{}
-		for _, permit := range z.Val() {
-			if !math.IsInf(permit.Score, 0) { // the limit
-				p.zsets[key][permit.Member.(string)] = time.UnixMilli(int64(permit.Score))
-			}
-		}
-	}
-	for key, ttl := range ttls {
-		p.ttls[key] = ttl.Val()
-	}
-	return p
-}
-
-// stored returns the holders by key, with the time that each has left.
-func (p picture) stored() lockspec.Stored {
-	all := lockspec.Stored{}
-	add := func(key, token string, left time.Duration) {
-		ttl := p.ttls[key]
-		if ttl == -1 { // the reply to PTTL for a key that never expires
-			ttl = lockspec.Forever
-		}
-		if left = min(left, ttl); left > 0 {
-			all[key] = append(all[key], lockspec.Copy{Token: token, Left: left})
-		}
-	}
-	for key, token := range p.strings {
-		if token != "" {
-			add(key, token, lockspec.Forever)
-		}
-	}
-	for key, permits := range p.zsets {
-		for token, deadline := range permits {
-			add(key, token, time.Until(deadline))
-		}
-	}
-	for key, fields := range p.hashes {
-		for field, value := range fields {
-			switch {
-			case strings.HasPrefix(field, "r:"):
-				add(key, field[2:], lasting(value))
-			case field == "w":
-				add(key, value[strings.LastIndexByte(value, ':')+1:], lasting(value))
-			case strings.Contains(field, "~"):
-				add(key, field, lockspec.Forever)
-			}
-		}
-	}
-	return all
-}
-
-// lasting returns the time until the deadline in a field of a read/write lock, <count>:<ms>.
-func lasting(value string) time.Duration {
-	fields := strings.Split(value, ":")
-	if len(fields) < 2 {
-		return 0
-	}
-	ms, _ := strconv.ParseInt(fields[1], 10, 64)
-	return time.Until(time.UnixMilli(ms))
 }
 
 // lookAt compares the leases with the data of the servers. Nothing else runs.
-func (w *simulated) lookAt(servers []picture) {
+func (w *simulated) lookAt(servers []lockspec.Picture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, calm := time.Now(), w.healthy
@@ -842,7 +652,7 @@ func (w *simulated) lookAt(servers []picture) {
 	}
 	var all []lockspec.Stored
 	for _, s := range servers {
-		all = append(all, s.stored())
+		all = append(all, s.Stored())
 	}
 	w.breaks(w.spec.Look(now, calm, all))
 	w.lookForClaims(servers[0], w.faults == 0 && now.Sub(w.healthy) > 10*time.Second, now)
@@ -850,16 +660,16 @@ func (w *simulated) lookAt(servers []picture) {
 
 // lookForClaims checks that a waiting writer keeps its claim until a writer acquires
 // the lock, whatever other writers of its process do.
-func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
-	for n := range simKeys {
-		key := simKey('w', n)
+func (w *simulated) lookForClaims(s lockspec.Picture, calm bool, now time.Time) {
+	for n := range lockspec.Keys {
+		key := lockspec.Key('w', n)
 		before, claimed := w.claims[key]
 		delete(w.claims, key)
 		if !calm {
 			continue
 		}
-		claim := simClaim{fence: s.fences[key], forgotten: w.forgotten[key], at: now}
-		if deadline, id, found := strings.Cut(s.hashes[key]["q"], ":"); found && lasting("1:"+deadline) > -time.Millisecond {
+		claim := simClaim{fence: s.Fences[key], forgotten: w.forgotten[key], at: now}
+		if deadline, id, found := strings.Cut(s.Hashes[key]["q"], ":"); found && lockspec.Lasting("1:"+deadline) > -time.Millisecond {
 			claim.id = id
 			w.claims[key] = claim
 			continue

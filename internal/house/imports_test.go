@@ -45,7 +45,7 @@ var imports = map[string][]string{
 	"internal/check":           {},
 	"internal/golden":          {},
 	"internal/htmlpage":        {},
-	"internal/lockspec":        {"loadgen/oracle"},
+	"internal/lockspec":        {"loadgen/oracle", "lock"},
 	"internal/house":           {},
 	"internal/netfault":        {},
 	"loadgen":                  {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
@@ -78,7 +78,7 @@ var testImports = map[string][]string{
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds
-	"lock":                {"internal/lockspec"},                                                               // the simulation and the explorer check the specification
+	"lock":                {"internal/lockspec"},                                                               // the simulation checks the specification
 }
 
 // guarded lists the libraries, and the clock, that only some packages may use. The clock
@@ -88,14 +88,14 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "internal/servertest", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
+	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/lockspec", "internal/server", "internal/servertest", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
 	"github.com/alicebob/miniredis/v2":        {"internal/server"},
 	"github.com/yuin/gopher-lua":              {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
-	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
+	"time.Now":                                {"cli", "cli/connect", "internal/lockspec", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

@@ -1,5 +1,6 @@
-// Package lockspec is what locks promise, as a state machine. Only tests import it: those that
-// enumerate or draw the orders of messages.
+// Package lockspec is what locks promise, as a state machine, and the locks that its tests use. Only
+// tests import it: the simulation of package lock, which draws the orders of messages, and the
+// explorer in lab, which enumerates them.
 package lockspec
 
 import (

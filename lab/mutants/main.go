@@ -1,6 +1,6 @@
 // Mutants breaks package lock on purpose, one line at a time, and reports which test
-// notices: the explorer of package lock, or another one of its tests. The files stay as they
-// are. It runs in the folder lab.
+// notices: the explorer of lab/explore, or one of the tests of the package. The files stay
+// as they are. It runs in the folder lab.
 //
 //	go run ./mutants -defects             # the table of defects
 //	go run ./mutants -sample 40 -seed 7   # some of all mutants
@@ -152,41 +152,50 @@ type result struct {
 	detail string
 }
 
-// tester runs the tests of package lock on mutants.
+// suite is tests that may notice a mutant.
+type suite struct {
+	by       string // its name in results
+	dir      string // of its package
+	args     []string
+	original string // binary of the tests with package lock as it is
+}
+
+// tester runs suites on mutants.
 type tester struct {
-	dir      string // of the package
-	work     string
-	orders   int
-	explorer bool // run no other test
-	within   time.Duration
-	original string // binary of the tests of the package as it is
+	lock   string // folder of package lock
+	suites []suite
+	work   string
+	orders int
+	within time.Duration
 }
 
-// test builds and tests a mutant.
+// test builds and runs one suite after the other, until one notices a mutant.
 func (t tester) test(m mutant) (result, error) {
-	binary, out, err := t.build(m)
-	switch {
-	case binary == "" && err == nil:
-		return result{"the compiler", out}, nil
-	case err != nil:
-		return result{}, err
+	for _, s := range t.suites {
+		binary, out, err := t.build(s, m)
+		switch {
+		case err != nil:
+			return result{}, err
+		case binary == "":
+			return result{"the compiler", out}, nil
+		}
+		if r := t.tried(s, binary); r.by != "" {
+			return r, nil
+		}
 	}
-	if r := t.tried("the explorer", binary, "-test.run=^TestExplore$"); r.by != "" || t.explorer {
-		return r, nil
-	}
-	return t.tried("a test", binary, "-test.skip=^TestExplore$"), nil
+	return result{}, nil
 }
 
-// build builds the tests of a mutant. Without a binary and an error, the compiler refuses it.
-func (t tester) build(m mutant) (binary, out string, _ error) {
+// build builds a suite with a mutant. Without a binary and an error, the compiler refuses it.
+func (t tester) build(s suite, m mutant) (binary, out string, _ error) {
 	changed, overlay := filepath.Join(t.work, "changed"+filepath.Ext(m.file)), filepath.Join(t.work, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(t.dir, m.file): changed}})
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(t.lock, m.file): changed}})
 	if err := errors.Join(err, os.WriteFile(changed, []byte(m.text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", "", err
 	}
-	binary = filepath.Join(t.work, m.file+".test")
+	binary = filepath.Join(t.work, filepath.Base(s.dir)+"-"+m.file+".test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
-	build.Dir = t.dir
+	build.Dir = s.dir
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", string(out), nil
 	}
@@ -201,25 +210,25 @@ var (
 
 // tried runs tests. The machine may be busy: the test that fails or does not end runs again alone,
 // and if it passes then, all do. What happens twice, and not without the mutant, has killed it.
-func (t tester) tried(by, binary string, args ...string) result {
-	out, outcome := t.run(t.within, binary, args...)
+func (t tester) tried(s suite, binary string) result {
+	out, outcome := t.run(s, t.within, binary, s.args)
 	if outcome == failed && order.MatchString(out) { // under a fake clock
-		return result{by, order.FindString(out)}
+		return result{s.by, order.FindString(out)}
 	}
 	if outcome == passed {
 		return result{}
 	}
-	for i, again := range [][]string{alone(out, args), args} {
-		if out, outcome = t.run(time.Duration(1+2*i)*t.within, binary, again...); outcome == passed {
+	for i, again := range [][]string{alone(out, s.args), s.args} {
+		if out, outcome = t.run(s, time.Duration(1+2*i)*t.within, binary, again); outcome == passed {
 			continue
 		}
-		if _, usual := t.run(t.within, t.original, alone(out, again)...); usual != passed {
+		if _, usual := t.run(s, t.within, s.original, alone(out, again)); usual != passed {
 			continue
 		}
 		if outcome == hung {
-			return result{by + " that hangs", strings.Join(alone(out, again), " ")}
+			return result{s.by + " that hangs", strings.Join(alone(out, again), " ")}
 		}
-		return result{by, strings.TrimSpace(cmp.Or(order.FindString(out), failure.FindString(out)))}
+		return result{s.by, strings.TrimSpace(cmp.Or(order.FindString(out), failure.FindString(out)))}
 	}
 	return result{}
 }
@@ -244,11 +253,11 @@ const (
 )
 
 // run runs the tests of a binary until the first failure.
-func (t tester) run(within time.Duration, binary string, args ...string) (out string, _ outcome) {
+func (t tester) run(s suite, within time.Duration, binary string, args []string) (out string, _ outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), within+10*time.Second)
 	defer cancel()
-	command := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.timeout="+within.String())...)
-	command.Dir = t.dir
+	command := exec.CommandContext(ctx, binary, append([]string{"-test.failfast", "-test.timeout=" + within.String()}, args...)...)
+	command.Dir = s.dir
 	command.Env = append(os.Environ(), fmt.Sprint("LOCKTOP_EXPLORE=", t.orders))
 	all, err := command.CombinedOutput()
 	switch {
@@ -264,11 +273,15 @@ func main() {
 	var t tester
 	flag.IntVar(&t.orders, "orders", 150, "how many orders of each kind the explorer runs")
 	flag.DurationVar(&t.within, "within", time.Minute, "how long the explorer, and the other tests, may take; three times as long when all run again")
-	flag.BoolVar(&t.explorer, "explorer", false, "run only the explorer")
+	explorer := flag.Bool("explorer", false, "run only the explorer")
 	defects := flag.Bool("defects", false, "test the mutants of lab/mutants/defects.txt instead of those of the rules")
 	sample := flag.Int("sample", 0, "test so many mutants, drawn at random; 0 = all")
 	seed := flag.Uint64("seed", 1, "of the sample")
 	flag.Parse()
+	t.suites = []suite{{by: "the explorer", dir: "explore", args: []string{"-test.run=^TestExplore$"}}}
+	if !*explorer {
+		t.suites = append(t.suites, suite{by: "a test", dir: "../lock"})
+	}
 	if err := run(*defects, *sample, *seed, t); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
@@ -276,16 +289,16 @@ func main() {
 }
 
 func run(defects bool, sample int, seed uint64, t tester) (err error) {
-	if t.dir, err = filepath.Abs("../lock"); err != nil {
+	if t.lock, err = filepath.Abs("../lock"); err != nil {
 		return err
 	}
 	if t.work, err = os.MkdirTemp("", "mutants"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(t.work)
-	all, err := generated(t.dir)
+	all, err := generated(t.lock)
 	if defects {
-		all, err = listed(t.dir, filepath.Join("mutants", "defects.txt"))
+		all, err = listed(t.lock, filepath.Join("mutants", "defects.txt"))
 	}
 	if err != nil {
 		return err
@@ -295,8 +308,14 @@ func run(defects bool, sample int, seed uint64, t tester) (err error) {
 		choose.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:sample]
 	}
-	if t.original, _, err = t.build(mutant{file: "original.go", text: "package lock\n"}); err != nil {
-		return err
+	for i, s := range t.suites {
+		var out string
+		if t.suites[i].original, out, err = t.build(s, mutant{file: "original.go", text: "package lock\n"}); err == nil && t.suites[i].original == "" {
+			err = fmt.Errorf("package lock as it is: %s", out)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	by := map[string]int{}
 	for i, m := range all {

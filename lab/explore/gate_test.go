@@ -1,4 +1,4 @@
-package lock_test
+package explore
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"sync"
 
 	"locktop/internal/netfault"
-	"locktop/lock"
 )
 
 // gate is the network between the clients and the servers of an order. It holds every
@@ -27,6 +26,7 @@ type gate struct {
 	step    int  // in which what arrives is caused
 	cause   uint64
 	conns   []*gateConn
+	scripts []string      // that clients have sent
 	arrived chan struct{} // capacity 1
 }
 
@@ -102,6 +102,9 @@ func (c *gateConn) readRequests() {
 			command := bytes.Clone(buffer[:size])
 			buffer = buffer[size:]
 			name := strings.ToLower(words(command)[0])
+			if name == "eval" {
+				g.scripts = append(g.scripts, words(command)[1])
+			}
 			switch {
 			case len(c.requests) == 0 && (g.open || slices.Contains(passes, name)):
 				c.passing++
@@ -277,8 +280,8 @@ func readable(request bool, data []byte) string {
 	var text string
 	if request {
 		args := words(data)
-		if script := scriptNames()[strings.ToLower(args[min(1, len(args)-1)])]; script != "" {
-			args = append([]string{script}, args[3:]...)
+		if script, ok := scriptNames.Load(strings.ToLower(args[min(1, len(args)-1)])); ok {
+			args = append([]string{script.(string)}, args[3:]...)
 		}
 		text = strings.Join(args, " ")
 	} else {
@@ -306,12 +309,13 @@ func scriptName(source string) string {
 	return titles[len(titles)-1][1]
 }
 
-// scriptNames are the names of all scripts by their hashes.
-var scriptNames = sync.OnceValue(func() map[string]string {
-	names := map[string]string{}
-	for _, source := range lock.Scripts() {
+// nameScripts notes the names of scripts, for readable.
+func nameScripts(sources []string) {
+	for _, source := range sources {
 		sum := sha1.Sum([]byte(source))
-		names[hex.EncodeToString(sum[:])] = scriptName(source)
+		scriptNames.Store(hex.EncodeToString(sum[:]), scriptName(source))
 	}
-	return names
-})
+}
+
+// scriptNames has the names of scripts by their hashes.
+var scriptNames sync.Map

@@ -1,4 +1,4 @@
-package lock_test
+package explore
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ type ordered struct {
 	gate    *gate
 	servers []*server.Embedded
 	direct  []*redis.Client // without the gate
-	clients []*simProcess
+	clients []*process
 	began   time.Time
 
 	mu        sync.Mutex // guards what follows, which callers use
@@ -52,6 +52,13 @@ type ordered struct {
 	at     time.Time         // when that was read
 	trace  []traced
 	path   []decision
+}
+
+// process is a client, a quorum if the kind has several nodes, and their connections.
+type process struct {
+	via    []*redis.Client
+	client *lock.Client
+	quorum *lock.Quorum
 }
 
 // traced is a step, for people.
@@ -82,6 +89,19 @@ type option struct {
 // run runs an order. known reports whether an order with the same state and no more
 // changes was run; then run stops.
 func (o *ordered) run(t *testing.T, known func(step int, d decision) bool) {
+	o.begin(t)
+	o.gate.mu.Lock()
+	o.gate.open = false
+	o.gate.mu.Unlock()
+	o.startCallers()
+	if !o.explore(known) {
+		o.finish()
+	}
+	o.stop()
+}
+
+// begin starts the servers and the clients. The gate holds nothing.
+func (o *ordered) begin(t *testing.T) {
 	o.gate, o.last, o.began = newGate(), map[string]uint64{}, time.Now()
 	o.spec = lockspec.Spec{Settle: 0, Grace: 3 * time.Second, Bound: o.kind.bound}
 	for range max(o.kind.nodes, 1) {
@@ -104,21 +124,10 @@ func (o *ordered) run(t *testing.T, known func(step int, d decision) bool) {
 	}
 	o.warmUp(t)
 	synctest.Wait()
-	o.gate.mu.Lock()
-	o.gate.open = false
-	o.gate.mu.Unlock()
-	o.running = len(o.kind.callers)
-	for i, c := range o.kind.callers {
-		go o.call(i, c)
-	}
-	if !o.explore(known) {
-		o.finish()
-	}
-	o.stop()
 }
 
 func (o *ordered) start(t *testing.T, i int) {
-	p := &simProcess{number: i}
+	p := &process{}
 	for s, e := range o.servers {
 		p.via = append(p.via, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", s+1), Dialer: o.gate.dialer(i, s, e.Dial), DisableIdentity: true}))
 	}
@@ -377,9 +386,7 @@ func (o *ordered) pass() {
 // restart restarts a server without its data.
 func (o *ordered) restart(i int) {
 	o.mu.Lock()
-	for n := range len(simFamilies) * simKeys {
-		o.spec.Deleted(true, simKey(simFamilies[n/simKeys], n%simKeys))
-	}
+	o.spec.Deleted(true, lockspec.AllKeys(lockspec.Families)...)
 	o.mu.Unlock()
 	o.gate.mu.Lock()
 	for _, c := range o.gate.conns {
@@ -397,7 +404,7 @@ func (o *ordered) look() {
 	if len(o.trace) == 0 || !strings.Contains(o.trace[len(o.trace)-1].what, "reply") || o.looked == nil {
 		o.looked, o.at = nil, time.Now()
 		for _, rdb := range o.direct {
-			o.looked = append(o.looked, pictureOf(rdb, o.kind.families()).stored())
+			o.looked = append(o.looked, lockspec.PictureOf(rdb, o.kind.families()).Stored())
 		}
 	}
 	o.mu.Lock()
@@ -419,7 +426,7 @@ func (o *ordered) finish() {
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
 		for i, rdb := range o.direct {
-			if stored := pictureOf(rdb, o.kind.families()).stored(); len(stored) > 0 {
+			if stored := lockspec.PictureOf(rdb, o.kind.families()).Stored(); len(stored) > 0 {
 				o.violated("all callers are done, and server %d has %v", i, stored)
 			}
 		}
@@ -427,7 +434,7 @@ func (o *ordered) finish() {
 	time.Sleep(exploredTTL + 17*time.Second)
 	synctest.Wait()
 	for i, rdb := range o.direct {
-		for _, left := range litter(rdb) {
+		for _, left := range lockspec.Litter(rdb) {
 			o.violated("all is quiet, and server %d has %s", i, left)
 		}
 	}
@@ -472,4 +479,12 @@ func (o *ordered) note(next option, other bool) {
 		}
 	}
 	o.trace = append(o.trace, traced{time.Since(o.began), what, other})
+}
+
+// sleep sleeps for d, or until end ends.
+func sleep(end context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-end.Done():
+	}
 }

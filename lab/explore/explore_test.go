@@ -1,4 +1,5 @@
-package lock_test
+// Package explore runs the orders of the messages between a few clients of package lock and a server.
+package explore
 
 import (
 	"cmp"
@@ -46,26 +47,31 @@ type exploredKind struct {
 	callers []caller
 	nodes   int           // of a Redlock; 0 = one server
 	ifEqual bool          // the server knows SET with IFEQ
-	scripts []string      // the server knows them; set by loads
+	scripts []string      // the server knows them; set by learn
 	bound   time.Duration // a waiter gets a free lock within it, if there was no fault and no delay
 }
 
 // caller is a goroutine that acquires a lock once.
 type caller struct {
 	client       int
-	kind         string        // of simProcess.locker
+	kind         string        // of lockspec.Locker
 	starts, hold time.Duration // when it asks, and for how long it holds
 	patience     time.Duration // it gives up after it; 0 = never
 	extends      bool          // it shortens the lease while it holds the lock
 	enters       bool          // it enters a second time
 	deletes      bool          // it deletes the key of others after it has given up: a defect
-	key          int           // of simKey
+	key          int           // of lockspec.Key
 	ttl          time.Duration // 0 = exploredTTL
 	elect        bool
 	unfenced     bool
 }
 
-const briefly = 60 * time.Millisecond // see stallBound
+// A free lock is handed over briefly: it takes far less, and a waiter that polls pauses for longer. A
+// writer waits for the turn of readers that have given up.
+const (
+	briefly     = 60 * time.Millisecond
+	readersTurn = 100 * time.Millisecond
+)
 
 var exploredKinds = []exploredKind{
 	{name: "mutex", clients: 2, bound: briefly, callers: []caller{
@@ -98,23 +104,32 @@ var exploredKinds = []exploredKind{
 
 // families returns the families of keys of the kind.
 func (k exploredKind) families() string {
-	return string(simFamily[k.callers[0].kind])
+	return lockspec.FamilyOf(k.callers[0].kind)
 }
 
-// loads returns the scripts that the kind may use, and those of warmUp.
-func (k exploredKind) loads() (sources []string) {
-	prefixes := []string{"mutex"}
-	for _, c := range k.callers {
-		prefixes = append(prefixes, strings.TrimSuffix(c.kind, "lock"))
+// learn returns the scripts that the clients send. It runs the callers twice on a network that holds
+// nothing: as they are, and with a holder of 30 s and waiters that give up.
+func (k exploredKind) learn(t *testing.T) (sources []string) {
+	impatient := k
+	impatient.callers = slices.Clone(k.callers)
+	for i := range impatient.callers {
+		impatient.callers[i].hold, impatient.callers[i].patience = 30*time.Second, 20*time.Second
 	}
-	if k.families() == "w" {
-		prefixes = append(prefixes, "rw")
+	for _, kind := range []exploredKind{k, impatient} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &ordered{kind: kind}
+			o.begin(t)
+			o.startCallers()
+			for o.isRunning() && time.Since(o.began) < exploredLimit {
+				time.Sleep(time.Second)
+			}
+			o.stop()
+			sources = append(sources, o.gate.scripts...)
+		})
 	}
-	for _, source := range lock.Scripts() {
-		if name := scriptName(source); slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			sources = append(sources, source)
-		}
-	}
+	slices.Sort(sources)
+	sources = slices.Compact(sources)
+	nameScripts(sources)
 	return sources
 }
 
@@ -160,6 +175,14 @@ func parseOrder(text string) (o order, err error) {
 	return o, nil
 }
 
+// startCallers starts all callers.
+func (o *ordered) startCallers() {
+	o.running = len(o.kind.callers)
+	for i, c := range o.kind.callers {
+		go o.call(i, c)
+	}
+}
+
 // call is one caller.
 func (o *ordered) call(n int, c caller) {
 	defer func() {
@@ -171,15 +194,15 @@ func (o *ordered) call(n int, c caller) {
 	time.Sleep(c.starts)
 	owner := fmt.Sprintf("%c%d", 'A'+c.client, n)
 	ttl := cmp.Or(c.ttl, exploredTTL)
-	l, name := o.clients[c.client].locker(c.kind, owner, c.key, lock.Options{TTL: ttl, Fence: !c.unfenced, Renew: lock.Renew{Every: exploredEvery}})
+	l, name := lockspec.Locker(o.clients[c.client].client, o.clients[c.client].quorum, c.kind, owner, c.key, lock.Options{TTL: ttl, Fence: !c.unfenced, Renew: lock.Renew{Every: exploredEvery}})
 	ctx, cancel := context.WithCancel(context.Background())
 	if c.patience > 0 {
 		ctx, cancel = context.WithTimeout(context.Background(), c.patience)
 	}
 	defer cancel()
-	wait := &lockspec.Wait{Keys: simSpan(name), Limit: simLimit(c.kind), Split: c.kind == "redlock", Since: time.Now()}
+	wait := &lockspec.Wait{Keys: lockspec.Span(name), Limit: lockspec.Limit(c.kind), Split: c.kind == "redlock", Since: time.Now()}
 	o.mu.Lock()
-	o.spec.Attempt(owner, simAttempt(c.kind, name, ttl))
+	o.spec.Attempt(owner, lockspec.NewAttempt(c.kind, name, ttl))
 	o.spec.Waits(wait)
 	o.mu.Unlock()
 	if c.elect {
@@ -216,7 +239,7 @@ func (o *ordered) done(wait *lockspec.Wait, owner string, err error) {
 
 // hold uses a lease. It returns its grant, or ends it if wait is that of an election.
 func (o *ordered) hold(c caller, l lock.Locker, lease *lock.Lease, owner string, wait *lockspec.Wait) *lockspec.Grant {
-	g := simGrant(lease, c.kind, owner)
+	g := lockspec.NewGrant(lease, c.kind, owner)
 	o.mu.Lock()
 	o.broken = append(o.broken, o.spec.Granted(g)...)
 	if wait != nil {
@@ -362,13 +385,12 @@ func (o *ordered) table() string {
 	for _, broken := range o.broken {
 		fmt.Fprintf(&all, "broken: %s\n", tokenIDs.ReplaceAllString(broken, "~"))
 	}
-	fmt.Fprintf(&all, "%s='%s/%s' go test ./lock -run 'TestExplore$' -v\n", exploreOrder, o.kind.name, o.order)
+	fmt.Fprintf(&all, "cd lab && %s='%s/%s' go test ./explore -run 'TestExplore$' -v\n", exploreOrder, o.kind.name, o.order)
 	return all.String()
 }
 
 // TestExplore runs the orders of each kind, as many as the tier allows.
 func TestExplore(t *testing.T) {
-	t.Cleanup(lock.FixRandom())
 	if text := os.Getenv(exploreOrder); text != "" {
 		repeat(t, text)
 		return
@@ -381,7 +403,7 @@ func TestExplore(t *testing.T) {
 	for _, kind := range exploredKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			kind.scripts = kind.loads()
+			kind.scripts = kind.learn(t)
 			e := &explorer{kind: kind, limit: limit, found: &found}
 			began := time.Now()
 			e.all(t)
@@ -395,11 +417,10 @@ func TestExplore(t *testing.T) {
 // The explorer finds a caller that deletes the lock of another one when a delay makes it give up,
 // and finds the same order each time.
 func TestExploreFindsAndRepeatsABrokenPromise(t *testing.T) {
-	t.Cleanup(lock.FixRandom())
 	kind := exploredKind{name: "deletes", clients: 2, bound: briefly, callers: []caller{
 		{client: 0, kind: "mutex", hold: 30 * time.Millisecond},
 		{client: 1, kind: "mutex", starts: time.Millisecond, hold: time.Millisecond, patience: 100 * time.Millisecond, deletes: true}}}
-	kind.scripts = kind.loads()
+	kind.scripts = kind.learn(t)
 	first := ""
 	for range testtier.Size(2, 10, 10) {
 		e := &explorer{kind: kind, limit: 200, found: new(atomic.Bool)}
@@ -420,7 +441,7 @@ func repeat(t *testing.T, text string) {
 	check.Require(t, err == nil && i >= 0, "%s=%q: %v", exploreOrder, text, err)
 	p.traced = true
 	kind := exploredKinds[i]
-	kind.scripts = kind.loads()
+	kind.scripts = kind.learn(t)
 	o := &ordered{kind: kind, order: p}
 	synctest.Test(t, func(t *testing.T) { o.run(t, func(int, decision) bool { return false }) })
 	t.Log("\n" + o.table())
