@@ -108,7 +108,7 @@ func (k exploredKind) families() string {
 }
 
 // learn returns the scripts that the clients send. It runs the callers twice on a network that holds
-// nothing: as they are, and with a holder of 30 s and waiters that give up.
+// nothing: as they are, and with holds of 30 s and waiters that give up after 20 s.
 func (k exploredKind) learn(t *testing.T) (sources []string) {
 	impatient := k
 	impatient.callers = slices.Clone(k.callers)
