@@ -104,7 +104,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 		{[]string{"doctor", "--for", "1ms"}, []string{`lock:a \(database 0\): Held`, `lock:a \(database 3\): Held`, `lock:a \(database 11\): Held`}},
 		{[]string{"watch", "--for", "1s"}, []string{`appeared lock:a \(database 0\) by`, `lock:a \(database 3\) by`, `lock:a \(database 11\) by`}},
 		{[]string{"watch", "--for", "1s", "--events", "finding"}, []string{`finding lock:a \(database 0\), c`, `lock:a \(database 3\), c`, `lock:a \(database 11\), c`}},
-		{[]string{"watch", "--for", "1s", "--json"}, []string{`"node":"` + addr + `","db":0}`, `"node":"` + addr + `","db":3}`, `"db":11}`}},
+		{[]string{"watch", "--for", "1s", "--json"}, []string{`"node":"` + addr + `","db":0,`, `"node":"` + addr + `","db":3,`, `"db":11,`}},
 		{[]string{"inspect", "lock:a"}, []string{`^  database +0$`, `in databases 0, 3, 11: -n says which`}},
 		{[]string{"inspect", "lock:a", "-n", "3"}, []string{`locktop release .* -n 3 --write lock:a$`}},
 		{[]string{"release", "lock:a", "--dry-run"}, []string{}},

@@ -229,7 +229,7 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 	term.press("m").want("Choose a scene", "press a letter", "Esc close", "freeze-fenced").press("h")
 	term.want("freezes while holding", "1 frozen")
 	term.want("still believes it has", "acquires it as well")
-	term.want("refused, its", "older than the newest", "0 overlaps of leases, but two clients worked at the same time")
+	term.want("stale writes to", "refused", "0 overlaps, but two clients worked at the same time")
 
 	for tries := 5; !playsMinority(term); tries-- {
 		if tries == 1 {

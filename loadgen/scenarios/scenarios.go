@@ -45,7 +45,7 @@ func All() []loadgen.Scenario {
 			Name: "convoy",
 			Caption: "Eight clients do work of 20 ms under one lock, and a client that is refused asks again after about half a second. " +
 				"There is a waiter all the time, and yet the lock is free most of the time: the next holder does not notice the release.",
-			Watch:    "hand-off p90 beside held p90, and the finding slow-hand-off after 10 s",
+			Watch:    "hand-off p90 beside held p90; the finding slow-hand-off after 10 s",
 			Lock:     loadgen.Lock{Kind: loadgen.RW, Wait: loadgen.Wait{Poll: 500 * time.Millisecond, Jitter: 0.5}},
 			Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 			Clients:  8,
