@@ -194,7 +194,10 @@ func (w *DirWriter) flush() {
 		if w.failed.IsZero() {
 			w.options.Report(fmt.Sprintf("recording in %s stopped: %v; trying again every %d s", w.dir, err, retryInterval/time.Second))
 		}
-		w.abandon()
+		if w.file != nil {
+			_ = w.file.Close() // the failure was reported
+		}
+		w.file, w.segment = nil, nil
 		w.failed = s.At
 		return
 	case !w.failed.IsZero():
@@ -297,14 +300,6 @@ func (w *DirWriter) endSegment() error {
 	err = errors.Join(err, w.file.Close())
 	w.file, w.segment = nil, nil
 	return err
-}
-
-// abandon closes the file of the open segment as it is.
-func (w *DirWriter) abandon() {
-	if w.file != nil {
-		_ = w.file.Close() // the failure was reported
-	}
-	w.file, w.segment = nil, nil
 }
 
 // applyRetention deletes the segments that ended before the time to keep, and the oldest

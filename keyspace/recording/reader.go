@@ -216,8 +216,6 @@ func (r *Reader) Gap() (from, until time.Time) {
 	return time.Time{}, time.Time{}
 }
 
-func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
-
 // canContinue reports whether the frames after the current state are enough, and no later
 // segment is nearer.
 func (r *Reader) canContinue(from time.Time) bool {
@@ -233,8 +231,8 @@ func (r *Reader) canContinue(from time.Time) bool {
 func (r *Reader) advance(t time.Time) bool {
 	for {
 		at, ok := r.segment.peek()
-		if !ok {
-			r.reportEnd()
+		if !ok && !endOfSegment(r.segment.end) {
+			r.damaged(r.segments[r.open].name, fmt.Errorf("after %s: %w", r.segment.at.Local().Format(time.TimeOnly), r.segment.end))
 		}
 		next, due := r.due(t)
 		if !due {
@@ -272,13 +270,6 @@ func (r *Reader) nextTime() time.Time {
 		return r.segments[next].start
 	}
 	return r.segment.at
-}
-
-// reportEnd records the damage that ends the open segment, if there is one.
-func (r *Reader) reportEnd() {
-	if !endOfSegment(r.segment.end) {
-		r.damaged(r.segments[r.open].name, fmt.Errorf("after %s: %w", clock(r.segment.at), r.segment.end))
-	}
 }
 
 // seek opens the segment of a moment, or the nearest that is readable.

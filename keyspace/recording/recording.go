@@ -15,9 +15,6 @@ import (
 	"locktop/keyspace"
 )
 
-// fileSpan is the length of a segment in a file: a jump back reads at most one segment.
-const fileSpan = 30 * time.Second
-
 // ErrFormat means that a file is not a recording, or has another version.
 var ErrFormat = errors.New("not a recording that this version of locktop can read")
 
@@ -50,7 +47,7 @@ func (w *Writer) Add(s keyspace.Snapshot) error {
 		return w.begin(s)
 	case err != nil:
 		return fmt.Errorf("record: %w", err)
-	case s.At.Sub(w.start) < fileSpan && !w.segment.full(math.MaxInt64):
+	case s.At.Sub(w.start) < 30*time.Second && !w.segment.full(math.MaxInt64): // a jump back reads at most one segment
 		return nil
 	}
 	s.Events, s.Notices = nil, nil // they are in the segment that ends

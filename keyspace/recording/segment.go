@@ -190,12 +190,6 @@ func clearFigures(v reflect.Value) {
 	}
 }
 
-// segmentExtra returns the extra field of the gzip header of a segment.
-func segmentExtra(at time.Time) []byte {
-	extra := append([]byte(segmentID), 8, 0)
-	return binary.BigEndian.AppendUint64(extra, uint64(at.UnixNano()))
-}
-
 // segmentStart returns the time of the full state of the segment that begins with prefix.
 func segmentStart(prefix []byte) (time.Time, bool) {
 	if len(prefix) < segmentPrefix || !bytes.HasPrefix(prefix, []byte(memberStart)) || !bytes.HasPrefix(prefix[fieldStart:], []byte(segmentID+"\x08\x00")) {
@@ -211,15 +205,6 @@ func encodeLine(v any) ([]byte, error) {
 	lines.SetEscapeHTML(false)
 	err := lines.Encode(v)
 	return line.Bytes(), err
-}
-
-// appendCRC adds the checksum to the line of a frame. sum is that of the stream before.
-func appendCRC(line []byte, sum uint32) []byte {
-	line = bytes.TrimSuffix(line, []byte("}\n"))
-	sum = crc32.Update(sum, crc32.IEEETable, line)
-	line = append(line, crcField...)
-	line = strconv.AppendUint(line, uint64(sum), 10)
-	return append(line, "}\n"...)
 }
 
 // checkCRC verifies the checksum of the line of a frame. sum is that of the stream before.

@@ -2,12 +2,15 @@ package recording
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -51,7 +54,7 @@ func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) stri
 	w := &segmentWriter{out: out, buffer: bufio.NewWriterSize(out, 64<<10), token: token, exact: exact}
 	w.zip = zips.Get().(*gzip.Writer)
 	w.zip.Reset(w.buffer)
-	w.zip.Extra = segmentExtra(s.At)
+	w.zip.Extra = binary.BigEndian.AppendUint64(append([]byte(segmentID), 8, 0), uint64(s.At.UnixNano())) // see segmentStart
 	if err := w.writeLine(segmentHeader{segmentVersion, s.At, len(s.Locks)}); err != nil {
 		return nil, err
 	}
@@ -148,7 +151,10 @@ func (w *segmentWriter) write(line []byte) error {
 
 // writeFrame writes the line of a frame so that it can be read even if the process ends now.
 func (w *segmentWriter) writeFrame(line []byte) error {
-	if err := w.write(appendCRC(line, w.sum)); err != nil {
+	line = bytes.TrimSuffix(line, []byte("}\n"))
+	sum := crc32.Update(w.sum, crc32.IEEETable, line) // it continues that of the stream before
+	line = strconv.AppendUint(append(line, crcField...), uint64(sum), 10)
+	if err := w.write(append(line, "}\n"...)); err != nil {
 		return err
 	}
 	if err := w.zip.Flush(); err != nil {
