@@ -21,17 +21,6 @@ type family struct {
 	always bool
 }
 
-// write writes the family of all targets.
-func (f family) write(p *page, targets []*target) {
-	p.begin(f.name, f.kind, f.help)
-	for _, t := range targets {
-		if t.up || f.always {
-			p.target = t.Name
-			f.each(p, t)
-		}
-	}
-}
-
 // families lists all metrics of targets, in their order on the page.
 func families(o Options) []family {
 	all := slices.Concat(passFamilies(), lockFamilies())

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"bufio"
 	"io"
 	"runtime"
 	"slices"
@@ -50,8 +51,15 @@ type Target struct {
 // New returns an Exporter for targets.
 func New(o Options, targets ...Target) *Exporter {
 	e := &Exporter{options: o}
-	for _, t := range targets {
-		e.targets = append(e.targets, newTarget(t, o))
+	for _, of := range targets {
+		t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[keyspace.ID]bool), findings: make(findings)}
+		for _, kind := range keyspace.FindingProblems() {
+			t.findings.add(kind, noClass, 0)
+		}
+		if o.Classes {
+			t.classes, t.blocked = make(classes), make(map[classID]time.Duration)
+		}
+		e.targets = append(e.targets, t)
 	}
 	return e
 }
@@ -92,13 +100,19 @@ func (e *Exporter) Ready() bool {
 func (e *Exporter) Write(to io.Writer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := newPage(to)
+	p := &page{out: bufio.NewWriter(to)}
 	p.begin("locktop_build_info", gauge, "The version of locktop and of Go; the value is 1.")
 	p.number(1, "version", e.options.Version, "goversion", runtime.Version())
 	for _, f := range families(e.options) {
-		f.write(p, e.targets)
+		p.begin(f.name, f.kind, f.help)
+		for _, t := range e.targets {
+			if t.up || f.always {
+				p.target = t.Name
+				f.each(p, t)
+			}
+		}
 	}
-	return p.flush()
+	return p.out.Flush()
 }
 
 // target has the metrics of one target.
@@ -145,17 +159,6 @@ type groupGauges struct {
 	oldest  time.Time // the earliest begin of a hold; zero = unknown
 }
 
-func newTarget(of Target, o Options) *target {
-	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[keyspace.ID]bool), findings: make(findings)}
-	for _, kind := range keyspace.FindingProblems() {
-		t.findings.add(kind, noClass, 0)
-	}
-	if o.Classes {
-		t.classes, t.blocked = make(classes), make(map[classID]time.Duration)
-	}
-	return t
-}
-
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
 	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Scanned()
@@ -168,7 +171,11 @@ func (t *target) observe(r Reading, v view) {
 		g.gauges = v.groups[id]
 	}
 	for _, e := range r.Events {
-		t.group(groupID{e.Lock.DB, e.Lock.Format}).count(e)
+		g := t.group(groupID{e.Lock.DB, e.Lock.Format})
+		g.events[e.Kind]++
+		if e.Kind.Ends() && e.Held > 0 {
+			g.holds.add(e.Held)
+		}
 	}
 	t.dropped += r.EventsDropped
 	for id := range v.locks {
@@ -205,14 +212,6 @@ func (t *target) group(id groupID) *group {
 		t.groups[id] = g
 	}
 	return g
-}
-
-// count counts an event.
-func (g *group) count(e keyspace.Event) {
-	g.events[e.Kind]++
-	if e.Kind.Ends() && e.Held > 0 {
-		g.holds.add(e.Held)
-	}
 }
 
 // pass returns the end of the last scan that covers all servers of the target, and the

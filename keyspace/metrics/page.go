@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bufio"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -20,17 +19,12 @@ const (
 	histogramType = "histogram"
 )
 
-// page writes metrics in the text format. The first error of the output is returned by
-// flush.
+// page writes metrics in the text format. out keeps the first error of the output for its Flush.
 type page struct {
 	out    *bufio.Writer
 	family string // name of the metric that was begun last
 	target string // of the samples; "" = none
 }
-
-func newPage(to io.Writer) *page { return &page{out: bufio.NewWriter(to)} }
-
-func (p *page) flush() error { return p.out.Flush() }
 
 // begin begins a metric: the samples that follow belong to it. Each name may begin only once.
 func (p *page) begin(name, kind, help string) {

@@ -52,9 +52,6 @@ type tlsSection struct {
 	PreferServer bool       `yaml:"prefer_server_cipher_suites"` // without effect: Go chooses the suite
 }
 
-// maxConfig is the largest configuration in bytes.
-const maxConfig = 1 << 20
-
 // load reads a configuration file. Paths in it are relative to its directory. Its errors
 // quote no hash and no key.
 func load(path string) (*config, error) {
@@ -63,7 +60,7 @@ func load(path string) (*config, error) {
 		return nil, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	raw, err := io.ReadAll(io.LimitReader(f, 1<<20)) // the largest configuration
 	if err != nil {
 		return nil, err
 	}

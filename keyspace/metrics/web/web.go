@@ -117,7 +117,8 @@ const (
 // Serve serves h on l until ctx ends, which is not an error, and closes l. New connections
 // and requests use the current configuration.
 func (s *Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: s.guard(h), ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ErrorLog: discardLog()}
+	server := &http.Server{Handler: s.guard(h), ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
+	server.ErrorLog = log.New(io.Discard, "", 0) // a scanner of ports must not fill the log
 	stopped := make(chan struct{})
 	end := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -179,9 +180,6 @@ type authenticator struct {
 	known map[[sha256.Size]byte]bool // of user, hash and password
 }
 
-// maxKnown is the maximum number of right passwords that an authenticator remembers.
-const maxKnown = 100
-
 // nobody is a hash of cost 10 that no password has: a request with an unknown user takes as
 // long as one with a wrong password.
 const nobody = "$2a$10$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -200,13 +198,9 @@ func (a *authenticator) allows(users map[string]string, user, pass string) bool 
 	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(pass)) != nil || !exists {
 		return false
 	}
-	if a.known == nil || len(a.known) >= maxKnown {
+	if a.known == nil || len(a.known) >= 100 { // the most that it remembers
 		a.known = make(map[[sha256.Size]byte]bool)
 	}
 	a.known[id] = true
 	return true
 }
-
-// discardLog returns a log for what goes wrong with single connections: a scanner of ports
-// must not fill the log.
-func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
