@@ -61,7 +61,13 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 		l.Renewals++
 		l.Renewed, l.RenewedEvery = d.At, renewedEvery(was, l, d.At)
 	case was.Expires.Sub(l.Expires).Abs() <= d.Jitter:
-		keepDeadline(was, &l, d.Jitter)
+		for i := range l.Holders { // no deadline has moved; only the reads differ
+			h := &l.Holders[i]
+			if before, held := was.Holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= d.Jitter {
+				h.Expires = before.Expires
+			}
+		}
+		l.Expires = was.Expires
 	}
 	return l
 }
@@ -91,18 +97,6 @@ func (d *Differ) renewedHolders(was Lock, holders []Holder) {
 			h.Renewed = d.At
 		}
 	}
-}
-
-// keepDeadline keeps the deadlines of the first read. They have not moved; only the
-// reads differ.
-func keepDeadline(was Lock, l *Lock, jitter time.Duration) {
-	for i := range l.Holders {
-		h := &l.Holders[i]
-		if before, held := was.Holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= jitter {
-			h.Expires = before.Expires
-		}
-	}
-	l.Expires = was.Expires
 }
 
 // reentryStreak returns the number of reentries since the last exit.
@@ -199,15 +193,11 @@ func (h Holder) sameHold(o Holder) bool {
 	return h.ID == o.ID && h.Mode == o.Mode && !again
 }
 
-// maxTransitDelay is by how much the deadline of a key may be later after it has moved
-// to another node: MIGRATE sends the remaining time to live, not the deadline.
-const maxTransitDelay = time.Second
-
-// RebaseDeadlines returns the lock as it was on another node, with the deadlines of
-// this node where they differ only by the transit time: it was not renewed.
+// RebaseDeadlines returns the lock as it was on another node, with the deadlines of this node where they differ only by the
+// transit time, at most 1 s: it was not renewed. MIGRATE sends the remaining time to live, not the deadline.
 func RebaseDeadlines(was, now Lock) Lock {
 	here := func(was, now time.Time) time.Time {
-		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= maxTransitDelay {
+		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= time.Second {
 			return now
 		}
 		return was

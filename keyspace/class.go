@@ -30,17 +30,20 @@ func ClassOf(key string) string {
 			continue // the next group of a UUID
 		}
 		class.WriteString(gap)
-		if inID = hasDigit(part) || len(part) >= minHex && isHex(part); inID {
+		if inID = hasDigit(part) || len(part) >= 8 && isHex(part); inID { // words of a language are shorter
 			part = "*"
 		}
 		class.WriteString(part)
 	}
-	return cut(class.String())
+	if class.Len() <= maxClassName {
+		return class.String()
+	}
+	n := maxClassName - len("…")
+	for !utf8.RuneStart(class.String()[n]) {
+		n--
+	}
+	return class.String()[:n] + "…"
 }
-
-// minHex is the length from which a word of hexadecimal digits is an ID: words of a
-// language are shorter.
-const minHex = 8
 
 // nextPart returns the separators at the begin of a key, the part after them, and the
 // rest.
@@ -57,18 +60,6 @@ func hasDigit(s string) bool { return strings.ContainsFunc(s, unicode.IsDigit) }
 
 // isHex reports whether s has only hexadecimal digits, at least one.
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
-
-// cut shortens a class to maxClassName bytes.
-func cut(class string) string {
-	if len(class) <= maxClassName {
-		return class
-	}
-	n := maxClassName - len("…")
-	for !utf8.RuneStart(class[n]) {
-		n--
-	}
-	return class[:n] + "…"
-}
 
 // MaxAlike is the number of possible locks of one class that are shown. Real locks without
 // any evidence in their behaviour are few; session IDs, digests and counters are thousands.

@@ -90,9 +90,6 @@ func (c Client) Host() string {
 	return c.Addr
 }
 
-// minName is the length from which the name of a client within a token is no chance.
-const minName = 4
-
 // ClientsOf returns the clients that the value of a lock names: those whose name is the
 // label or the ID of the holder; otherwise those whose address is in it. A loopback
 // address names no client.
@@ -113,7 +110,7 @@ func (h Holder) ClientsOf(all []Client) (found []Client, hint bool) {
 			return ip != nil && !ip.IsLoopback() && anyHasWord(c.Host())
 		},
 		func(c Client) bool {
-			return len(c.Name) >= minName && (slices.Contains(texts, c.Name) || !isJSON && anyHasWord(c.Name))
+			return len(c.Name) >= 4 && (slices.Contains(texts, c.Name) || !isJSON && anyHasWord(c.Name)) // a shorter one may be chance
 		},
 	} {
 		for _, c := range all {

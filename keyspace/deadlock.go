@@ -26,10 +26,6 @@ type Wait struct {
 	For   string // the owner that holds the lock
 }
 
-// deadlockAge is how long each wait and each hold of a cycle must last. The locks of a
-// snapshot are read one after the other: a shorter cycle may be of different moments.
-const deadlockAge = time.Second
-
 // Deadlocks finds the deadlocks of a snapshot, one cycle for each group of owners that wait
 // for each other. It reads only locks with waiters.
 //
@@ -98,7 +94,9 @@ func newWaitGraph(s Snapshot, other *Lock) *waitGraph {
 		for i := range l.Waiters {
 			w := &l.Waiters[i]
 			name := g.owner(w)
-			if e := (edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}); name != "" && (w.Expires.IsZero() || w.Expires.After(g.now)) && e.blocks(name) {
+			e := edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}
+			again := slices.Contains(e.owners, name) // it enters the lock again, or is a process with several threads
+			if name != "" && (w.Expires.IsZero() || w.Expires.After(g.now)) && len(e.owners) > 0 && !again {
 				g.waits[name] = append(g.waits[name], e)
 			}
 		}
@@ -139,12 +137,6 @@ func (l *Lock) blocking(w *Waiter) (names []string) {
 		}
 	}
 	return names
-}
-
-// blocks reports whether the lock is held against an owner. An owner that holds it itself
-// enters it again, or is a process with several threads.
-func (e edge) blocks(owner string) bool {
-	return len(e.owners) > 0 && !slices.Contains(e.owners, owner)
 }
 
 // release removes the owners that can go on, until only those are left that wait for each
@@ -212,17 +204,19 @@ func unwind(came map[string]Wait, first string) (cycle []Wait) {
 	return cycle
 }
 
-// deadlock describes a cycle. It is false if a wait or a hold is too new.
+// deadlock describes a cycle. It is false if a wait or a hold is too new: the locks of a snapshot
+// are read one after the other, so a short cycle may be of different moments.
 func (g *waitGraph) deadlock(cycle []Wait) (d Deadlock, ok bool) {
 	d = Deadlock{Waits: cycle, Certain: true}
 	for _, w := range cycle {
 		for _, age := range g.ages(w) {
-			if age > 0 && age < deadlockAge {
+			if age > 0 && age < time.Second {
 				return Deadlock{}, false
 			}
 			d.Certain = d.Certain && age > 0
 		}
-		d.Certain = d.Certain && isThread(w.Owner)
+		client, thread, _ := strings.Cut(w.Owner, ":") // one thread, as Redisson and its likes store it
+		d.Certain = d.Certain && isUUID(client) && thread != "" && digits(thread) == thread
 		d.Expires = Earliest(d.Expires, w.Lock.Expires)
 	}
 	return d, true
@@ -242,13 +236,6 @@ func (g *waitGraph) ages(w Wait) (ages []time.Duration) {
 		}
 	}
 	return ages
-}
-
-// isThread reports whether the name of an owner is that of one thread, as Redisson and its likes
-// store it: the client and its thread.
-func isThread(owner string) bool {
-	client, thread, _ := strings.Cut(owner, ":")
-	return isUUID(client) && thread != "" && digits(thread) == thread
 }
 
 // Text describes the deadlock in one or two sentences, at a time of the server.

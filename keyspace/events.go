@@ -101,7 +101,9 @@ func Diff(old, now Snapshot) []Event {
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
-			d.Held = heldFor(*was, old.At)
+			if d.Held = 0; len(was.Holders) == 1 && !was.Holders[0].Since.IsZero() {
+				d.Held = old.At.Sub(Later(was.Holders[0].Since, was.Renewed)) // under its deadline
+			}
 			d.Changed(*was, *l)
 			delete(before, l.ID())
 		} else {
@@ -114,15 +116,6 @@ func Diff(old, now Snapshot) []Event {
 		}
 	}
 	return d.Events
-}
-
-// heldFor returns how long the holder of a lock had held it under its deadline at
-// until; 0 if unknown.
-func heldFor(l Lock, until time.Time) time.Duration {
-	if len(l.Holders) != 1 || l.Holders[0].Since.IsZero() {
-		return 0
-	}
-	return until.Sub(Later(l.Holders[0].Since, l.Renewed))
 }
 
 func byID(locks []*Lock) map[ID]*Lock {

@@ -106,20 +106,15 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}
 	l.Stamped, l.ReadAt = !l.Expires.IsZero(), e.Now
-	inheritExpiry(&l, e)
-	return l, sure
-}
-
-// inheritExpiry gives the lock and its holders the expiry of the key where they have no
-// deadline of their own. A lock whose holders all have one ends with the last of them: its
-// key may exist for longer, for its waiters or for a holder that has released it.
-func inheritExpiry(l *Lock, e Entry) {
+	// A lock whose holders all have a deadline ends with the last of them: its key may exist for
+	// longer, for its waiters or for a holder that has released it.
 	if l.Expires.IsZero() {
 		l.Expires = Earliest(e.Expires, lastDeadline(l.Holders))
 	}
 	for i := range l.Holders {
 		l.Holders[i].Expires = cmp.Or(l.Holders[i].Expires, l.Expires)
 	}
+	return l, sure
 }
 
 // lastDeadline returns the latest of the holders' own deadlines; zero if one has none.

@@ -48,7 +48,7 @@ func (h *History) At(t time.Time) (Snapshot, bool) { return h.snapshots.at(t) }
 
 // Span returns the times of the oldest and the newest snapshot; both are zero without
 // snapshots.
-func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.span() }
+func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.base.At, h.snapshots.last.At }
 
 // Of returns the record of a lock, on whichever server the lock was. It is a copy, and
 // empty for an unknown lock.
@@ -92,32 +92,22 @@ func (h *History) learn(e Event) {
 	})
 	switch {
 	case e.Kind == Acquired:
-		r.begin(e)
+		r.owner(e.Holder.Name())
+		if !r.freed.IsZero() && len(e.Lock.Holders) <= 1 { // a holder that joins others has no hand-off time
+			r.HandOffs.Add(max(0, e.At.Sub(r.freed)))
+		}
 	case e.Kind.Ends():
-		r.end(e)
+		r.Ended[e.Kind]++
+		r.owner(e.Holder.Name()).Holds++
+		if e.Held > 0 {
+			r.HoldTimes.Add(e.Held)
+		}
+		r.freed = e.Ended()
+		if e.Kind == Vanished || e.Kind == Lost {
+			r.freed = time.Time{}
+		}
 	case e.Kind == Renewed:
 		r.Renewed++
-	}
-}
-
-// begin records a new holder. A holder that joins others has no hand-off time.
-func (r *record) begin(e Event) {
-	r.owner(e.Holder.Name())
-	if !r.freed.IsZero() && len(e.Lock.Holders) <= 1 {
-		r.HandOffs.Add(max(0, e.At.Sub(r.freed)))
-	}
-}
-
-// end records a finished hold.
-func (r *record) end(e Event) {
-	r.Ended[e.Kind]++
-	r.owner(e.Holder.Name()).Holds++
-	if e.Held > 0 {
-		r.HoldTimes.Add(e.Held)
-	}
-	r.freed = e.Ended()
-	if e.Kind == Vanished || e.Kind == Lost {
-		r.freed = time.Time{}
 	}
 }
 
@@ -149,15 +139,9 @@ type Histogram struct {
 
 // Add counts one duration; a negative one counts as zero.
 func (h *Histogram) Add(d time.Duration) {
-	h.Buckets[bucketOf(d)]++
+	h.Buckets[min(bits.Len64(uint64(max(0, d.Milliseconds()))), len(h.Buckets)-1)]++
 	h.Total++
 	h.Longest = max(h.Longest, d)
-}
-
-// bucketOf returns the index of the bucket of a duration.
-func bucketOf(d time.Duration) int {
-	ms := max(0, d.Milliseconds())
-	return min(bits.Len64(uint64(ms)), len(Histogram{}.Buckets)-1)
 }
 
 // upperBound returns the exclusive upper bound of a bucket; 0 for the last
@@ -271,9 +255,6 @@ func (b *snapshotBuffer) at(t time.Time) (Snapshot, bool) {
 	return applyDeltas(b.base, b.deltas[:n]), true
 }
 
-// span returns the times of the oldest and the newest snapshot.
-func (b *snapshotBuffer) span() (oldest, newest time.Time) { return b.base.At, b.last.At }
-
 // Approximate bytes of a struct in memory, without the strings that it refers to.
 const (
 	deltaBytes  = 400
@@ -281,24 +262,19 @@ const (
 	holderBytes = 200
 )
 
-func lockSize(l *Lock) int64 {
-	n := lockBytes + len(l.Key) + holderBytes*(len(l.Holders)+len(l.Waiters)+len(l.Votes))
-	for _, h := range l.Holders {
-		n += len(h.ID)
-	}
-	for _, w := range l.Waiters {
-		n += len(w.ID)
-	}
-	return int64(n)
-}
-
 // approxSize estimates the memory of a delta in bytes.
 func (d Delta) approxSize() int64 {
-	n := int64(deltaBytes)
+	n := deltaBytes
 	for _, l := range d.Locks {
-		n += lockSize(l)
+		n += lockBytes + len(l.Key) + holderBytes*(len(l.Holders)+len(l.Waiters)+len(l.Votes))
+		for _, h := range l.Holders {
+			n += len(h.ID)
+		}
+		for _, w := range l.Waiters {
+			n += len(w.ID)
+		}
 	}
-	return n
+	return int64(n)
 }
 
 // applyDeltas returns the snapshot that results from applying deltas to old.

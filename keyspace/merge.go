@@ -323,12 +323,18 @@ type copies []*Lock
 
 // merge makes one lock of the copies.
 func (c copies) merge(parts []Part) Lock {
-	l := c.mostCertain()
-	l.Kind, l.Node = Redlock, strings.Join(addrsOf(parts), ",")
-	l.Votes = make([]Vote, len(parts))
-	for i, p := range parts {
-		l.Votes[i] = c.vote(i, p)
+	var mostCertain *Lock
+	for _, l := range c {
+		if l != nil && (mostCertain == nil || l.Confidence > mostCertain.Confidence) {
+			mostCertain = l
+		}
 	}
+	l, addrs := *mostCertain, make([]string, len(parts))
+	l.Kind, l.Votes = Redlock, make([]Vote, len(parts))
+	for i, p := range parts {
+		l.Votes[i], addrs[i] = c.vote(i, p), p.Addr
+	}
+	l.Node = strings.Join(addrs, ",")
 	for _, one := range c {
 		if one != nil && one.AskedAt.After(l.AskedAt) {
 			l.AskedAt, l.AskedPercent = one.AskedAt, one.AskedPercent
@@ -370,25 +376,6 @@ func (l *Lock) HolderVotes() (n int) {
 
 // Quorum returns the majority of a number of servers.
 func Quorum(servers int) int { return servers/2 + 1 }
-
-func addrsOf(parts []Part) []string {
-	all := make([]string, len(parts))
-	for i, p := range parts {
-		all[i] = p.Addr
-	}
-	return all
-}
-
-// mostCertain returns the copy with the highest confidence.
-func (c copies) mostCertain() Lock {
-	var best *Lock
-	for _, l := range c {
-		if l != nil && (best == nil || l.Confidence > best.Confidence) {
-			best = l
-		}
-	}
-	return *best
-}
 
 // vote returns the vote of one server. A server that does not answer, or is not fully
 // scanned, is silent.

@@ -6,9 +6,6 @@ import (
 	"unicode"
 )
 
-// minRandom is the length from which a mixture of characters is random.
-const minRandom = 16
-
 var (
 	uuidText = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 	longRuns = regexp.MustCompile(`[0-9A-Za-z+/]{16,}`)
@@ -37,6 +34,6 @@ func LooksRandom(token string) bool {
 			}
 			last = class
 		}
-		return changes >= minRandom/4
+		return changes >= 4
 	})
 }

@@ -136,7 +136,7 @@ func (r *Review) Order(findings []Finding) []*Lock {
 	}
 	var first []rank
 	for l := range r.notable {
-		k := rank{l, 0, l.totalWait(r.at)}
+		k := rank{l, 0, time.Duration(l.LeastWaiters(r.at)) * l.Age(r.at).Duration}
 		if len(severest) > 0 {
 			k.severity = severest[l.ID()]
 		}
@@ -173,9 +173,4 @@ type rank struct {
 // compareNames orders locks by their names, and those of one name as in a snapshot.
 func compareNames(a, b *Lock) int {
 	return cmp.Or(CompareNames(a.Key, b.Key), CompareLocks(a, b))
-}
-
-// totalWait estimates the time lost to a lock, to compare locks.
-func (l *Lock) totalWait(now time.Time) time.Duration {
-	return time.Duration(l.LeastWaiters(now)) * l.Age(now).Duration
 }

@@ -101,22 +101,17 @@ func (s *Suspects) Idle(at time.Time, list []Client) {
 			s.all[is.ID] = one
 		}
 		if was, listed := s.last[is.ID]; listed {
-			one.addQuiet(between, was, is, s.commands)
+			one.quiet += between
+			one.lists++
+			if is.Idle == 0 {
+				one.active++
+			}
+			if one.activity(was, is) == ran && slices.Contains(s.commands, is.Command) {
+				one.noise++
+			}
 		}
 	}
 	s.Skip(at, list)
-}
-
-// addQuiet adds the time between two lists, in which the lock did not change.
-func (one *suspect) addQuiet(between time.Duration, was, is Client, commands []string) {
-	one.quiet += between
-	one.lists++
-	if is.Idle == 0 {
-		one.active++
-	}
-	if one.activity(was, is) == ran && slices.Contains(commands, is.Command) {
-		one.noise++
-	}
 }
 
 // Changed adds a list of clients. The lock changed between the previous list and this one.
@@ -125,9 +120,26 @@ func (s *Suspects) Changed(at time.Time, list []Client) {
 	switch s.changes {
 	case 1:
 		s.firstAt = at
-		s.choose(list)
+		s.rest = unseenHolder * float64(len(list))
+		for _, c := range list { // the last command of a suspect writes and can be as new as the change
+			if !slices.Contains(s.commands, c.Command) || c.Idle > recent {
+				continue
+			}
+			if s.all[c.ID] == nil {
+				s.all[c.ID] = &suspect{weight: 1}
+			}
+			s.all[c.ID].command = c.Command
+		}
 	case 2:
-		s.dismissOthers()
+		s.rates = nil
+		for id, one := range s.all { // clients without a command are no suspects
+			if one.noise > 0 {
+				s.rates = append(s.rates, float64(one.noise)/one.quiet.Seconds())
+			}
+			if one.command == "" {
+				delete(s.all, id)
+			}
+		}
 	}
 	between := at.Sub(s.lastAt)
 	now := byClientID(list)
@@ -158,34 +170,6 @@ func (s *Suspects) Restart() {
 	s.changes, s.previous = 0, Suspicion{}
 	for _, one := range s.all {
 		one.command, one.weight, one.hits, one.fresh, one.misses = "", 1, 0, 0, 0
-	}
-}
-
-// choose makes suspects of all clients whose last command writes and can be as new as the
-// first change.
-func (s *Suspects) choose(list []Client) {
-	s.rest = unseenHolder * float64(len(list))
-	for _, c := range list {
-		if !slices.Contains(s.commands, c.Command) || c.Idle > recent {
-			continue
-		}
-		if s.all[c.ID] == nil {
-			s.all[c.ID] = &suspect{weight: 1}
-		}
-		s.all[c.ID].command = c.Command
-	}
-}
-
-// dismissOthers removes the clients that are no suspects.
-func (s *Suspects) dismissOthers() {
-	s.rates = nil
-	for id, one := range s.all {
-		if one.noise > 0 {
-			s.rates = append(s.rates, float64(one.noise)/one.quiet.Seconds())
-		}
-		if one.command == "" {
-			delete(s.all, id)
-		}
 	}
 }
 

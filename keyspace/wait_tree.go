@@ -44,20 +44,14 @@ func ChainOf(s Snapshot, l *Lock) Chain {
 	behind := g.tree(l)
 	c.Direct, c.Waiters = behind[0].Direct, behind[0].Waiters
 	for _, b := range behind {
-		c.Longest = longerAge(c.Longest, g.longest(b.Lock))
+		for i := range b.Lock.Waiters {
+			c.Longest = longerAge(c.Longest, b.Lock.Waiters[i].Age(g.now))
+		}
 	}
 	if c.Tree = behind; root.ID() != l.ID() {
 		c.Tree = g.tree(root)
 	}
 	return c
-}
-
-// longest returns the longest wait for a lock.
-func (g *waitGraph) longest(l *Lock) (longest Age) {
-	for i := range l.Waiters {
-		longest = longerAge(longest, l.Waiters[i].Age(g.now))
-	}
-	return longest
 }
 
 // tree returns the tree of the locks behind a lock. Each lock is in it once, near the root.
