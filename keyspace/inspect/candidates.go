@@ -131,15 +131,6 @@ func (cs *candidates) endPass() {
 	cs.alike.endPass()
 }
 
-// refs lists the keys to read.
-func (cs *candidates) refs() []keyRef {
-	refs := make([]keyRef, 0, len(cs.known))
-	for key, k := range cs.known {
-		refs = append(refs, keyRef{name: key, typ: k.typ})
-	}
-	return refs
-}
-
 // update processes a read of the candidates; keys that are not in it are gone. It
 // removes and returns the confirmed locks, and removes candidates without evidence
 // after candidateTTL.
@@ -189,17 +180,12 @@ func (c *candidate) observe(d detection) {
 	}
 	switch {
 	case len(was.Holders) != 1 || len(is.Holders) != 1:
-	case !sameHolder(was.Holders[0], is.Holders[0]):
+	case was.Holders[0].ID != is.Holders[0].ID && (was.Holders[0].Label == "" || was.Holders[0].Label != is.Holders[0].Label):
+		// The value of an object also changes when its owner notes in it that it lives; its label stays.
 		c.newValues++
 	case goneAt.IsZero() && !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > keyspace.DeadlineJitter:
 		c.renewals++
 	}
-}
-
-// sameHolder reports whether two holders are one: the value of an object changes when its
-// owner notes in it that it lives.
-func sameHolder(a, b keyspace.Holder) bool {
-	return a.ID == b.ID || a.Label != "" && a.Label == b.Label
 }
 
 // secondSign returns the evidence in the behaviour of a candidate; empty if there is too
@@ -275,17 +261,6 @@ func promote(d detection, why string) detection {
 // confirmedKeys maps the keys of confirmed candidates to their evidence. Such a key is
 // a lock as soon as it comes back.
 type confirmedKeys map[string]string
-
-// maxConfirmed bounds the map.
-const maxConfirmed = 10_000
-
-// add adds a confirmed candidate.
-func (k confirmedKeys) add(l keyspace.Lock) {
-	if len(k) >= maxConfirmed {
-		clear(k)
-	}
-	k[l.Key] = l.Evidence[len(l.Evidence)-1]
-}
 
 // Bounds of the counts of possible locks by class.
 const (

@@ -44,9 +44,6 @@ type end struct {
 	at   time.Time
 }
 
-// endsKept is for how long the end of a lock is kept: longer than a read takes.
-const endsKept = time.Minute
-
 // NewCluster returns a cluster. node returns a client for an address as the nodes
 // report it. The clients remain the caller's.
 func NewCluster(node func(addr string) (Client, error)) *Cluster {
@@ -56,17 +53,13 @@ func NewCluster(node func(addr string) (Client, error)) *Cluster {
 	}
 }
 
-// failedNodePause is how long a node that did not answer a redirected command is not
-// used.
-const failedNodePause = time.Second
-
 // client returns the client of a node, nil if there is none or the node has just
 // failed.
 func (c *Cluster) client(addr string) Client {
 	c.mu.Lock()
 	at, failed := c.failedAt[addr]
 	c.mu.Unlock()
-	if failed && time.Since(at) < failedNodePause {
+	if failed && time.Since(at) < time.Second { // it did not answer a redirected command
 		return nil
 	}
 	rdb, err := c.node(addr)
@@ -75,17 +68,6 @@ func (c *Cluster) client(addr string) Client {
 	}
 	return rdb
 }
-
-// markFailed notes that a node does not answer.
-func (c *Cluster) markFailed(addr string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failedAt[addr] = time.Now()
-}
-
-// maxHops is the maximum number of redirects of a command. A slot that is being moved
-// takes two: MOVED by the new master, ASK by the old one.
-const maxHops = 4
 
 // hop is the next destination of a command.
 type hop struct {
@@ -123,7 +105,7 @@ func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
 	if c.cluster == nil {
 		return
 	}
-	for n := 1; n <= maxHops; n++ {
+	for n := 1; n <= 4; n++ { // a slot that is being moved takes two redirects: MOVED by the new master, ASK by the old one
 		away := make(map[hop][]redis.Cmder)
 		for _, cmd := range cmds {
 			if to, ok := nextHop(cmd.Err(), cmp.Or(c.answeredBy[cmd], c.addr)); ok {
@@ -170,7 +152,9 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 		c.denied.record(asking, leave.Err())
 	}
 	if isConnLost(err) {
-		c.cluster.markFailed(to.addr)
+		c.cluster.mu.Lock()
+		c.cluster.failedAt[to.addr] = time.Now()
+		c.cluster.mu.Unlock()
 	}
 	for i, cmd := range cmds {
 		if err != nil && (isConnLost(cmd.Err()) || ctx.Err() != nil) {
@@ -320,7 +304,7 @@ func (c *Cluster) forget(w *Watcher, was detection) bool {
 	delete(c.owners, key)
 	now := w.times.readEnd
 	if len(c.ended) >= 1000 {
-		maps.DeleteFunc(c.ended, func(_ string, e end) bool { return now.Sub(e.at) > endsKept })
+		maps.DeleteFunc(c.ended, func(_ string, e end) bool { return now.Sub(e.at) > time.Minute }) // longer than a read takes
 	}
 	c.ended[key] = end{was, now}
 	return true

@@ -130,8 +130,8 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 	if err == nil {
 		return cmds, nil
 	}
-	if !haveOutcomes(cmds) {
-		return nil, err
+	if !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return nil, err // the connection is refused: a changed password, a disabled user
 	}
 	c.followRedirects(ctx, cmds)
 	for _, cmd := range cmds {
@@ -154,13 +154,6 @@ func commandName(c redis.Cmder) string {
 		return c.FullName()
 	}
 	return c.Name()
-}
-
-// haveOutcomes reports whether the commands of a failed pipeline have results of their
-// own. go-redis leaves them without when the connection is refused: a changed password,
-// a disabled user.
-func haveOutcomes(cmds []redis.Cmder) bool {
-	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
 }
 
 // takeCost returns the cost since the last call.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -19,7 +20,8 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		if w.isNewProcess(p.server) {
+		was := cmp.Or(w.replication.runID, w.server.info.RunID) // of detectReplaced, or else of the last scan
+		if was != "" && p.server.RunID != "" && p.server.RunID != was {
 			return errRestarted
 		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
@@ -105,7 +107,8 @@ func (w *Watcher) dropAlike() {
 			w.scanner.opts.Cluster.forget(w, was)
 		}
 	}
-	w.tracking.coverage.forget(w.locks.known)
+	w.tracking.coverage.prefixes, w.tracking.coverage.stale = make(prefixes), true // the next connection covers the known locks only
+	w.tracking.coverage.relearn(w.locks.known)
 }
 
 // recheckCandidates reads the candidates again.
@@ -116,7 +119,11 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	}
 	w.candidates.recheckedAt = now
 	w.reader.atLeast = keyspace.Possible
-	read, err := w.reader.detect(ctx, w.candidates.refs())
+	refs := make([]keyRef, 0, len(w.candidates.known))
+	for key, k := range w.candidates.known {
+		refs = append(refs, keyRef{name: key, typ: k.typ})
+	}
+	read, err := w.reader.detect(ctx, refs)
 	w.reader.atLeast = w.candidates.shown
 	if err != nil {
 		return err
@@ -124,7 +131,10 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	w.noteRead(now)
 	w.locks.touch(maps.Keys(w.candidates.known), w.reader.conn.now)
 	for _, l := range w.candidates.update(read, w.reader.conn.now) {
-		w.candidates.confirmed.add(l.lock)
+		if len(w.candidates.confirmed) >= 10_000 {
+			clear(w.candidates.confirmed)
+		}
+		w.candidates.confirmed[l.lock.Key] = l.lock.Evidence[len(l.lock.Evidence)-1]
 		was, known := w.locks.known.get(l.lock.Key)
 		switch {
 		case !known:

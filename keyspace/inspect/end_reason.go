@@ -59,10 +59,11 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		return keyspace.Evicted, true, err
 	}
 	p, pending := w.endings.pending[key]
-	if w.missedDeadline(key, c, p) {
-		return keyspace.Vanished, true, nil
+	change, reported := c.of[key]
+	if p.late && reported || change.repeated.Sub(change.since) > maxUnread { // another change, before the read that came late or after it
+		return keyspace.Vanished, true, nil // it may have ended at a deadline that was not read
 	}
-	announced, late := w.releaseAnnounced(was.lock), p.late || w.readLate(key, c)
+	announced, late := w.releaseAnnounced(was.lock), p.late || reported && w.tracking.conn != nil && w.times.readEnd.Sub(change.since) > maxUnread
 	p.reports += c.reports(key)
 	replaced := wasReplaced(was.lock, now.lock) && p.reports < 2
 	switch {
@@ -113,24 +114,14 @@ func (w *Watcher) provesRelease(l keyspace.Lock, c change) bool {
 // a deadline and the second one may be its end.
 const maxUnread = maxReportDelay
 
-// readLate reports whether a change was read later than maxUnread after its report.
-func (w *Watcher) readLate(key string, c changes) bool {
-	reported, is := c.of[key]
-	return is && w.tracking.conn != nil && w.times.readEnd.Sub(reported.since) > maxUnread
-}
-
-// missedDeadline reports whether a hold may have ended at a deadline that was not read:
-// another change of the lock was reported before the read that came late, or by p after it.
-func (w *Watcher) missedDeadline(key string, c changes, p pendingReason) bool {
-	reported, again := c.of[key]
-	return p.late && again || reported.repeated.Sub(reported.since) > maxUnread
-}
-
 // releaseAnnounced reports whether a release of a lock would have been published and the
 // message received.
 func (w *Watcher) releaseAnnounced(l keyspace.Lock) bool {
 	always, known := w.releaseReported(l)
-	return known && (always || hasLiveWaiters(l, w.reader.conn.now)) && w.tracking.receivesReleases(w.reader.formats.byName(l.Format))
+	waiting := slices.ContainsFunc(l.Waiters, func(one keyspace.Waiter) bool { return one.Expires.IsZero() || one.Expires.After(w.reader.conn.now) })
+	f, conn := w.reader.formats.byName(l.Format), w.tracking.conn
+	return known && (always || waiting) && f != nil && f.ReleaseChannel != nil && conn != nil &&
+		!slices.Contains(conn.current().denied, f.ReleaseChannel.Pattern)
 }
 
 // noteReleased records that the release of a lock was published, to all subscribers or
@@ -162,11 +153,6 @@ func familyID(l keyspace.Lock) keyspace.ID {
 func wasReplaced(was, now keyspace.Lock) bool {
 	before, next := was.SoleHolder(), now.SoleHolder()
 	return before != "" && next != "" && before != next && was.Holders[0].Mode != keyspace.Read && now.Holders[0].Mode != keyspace.Read
-}
-
-// hasLiveWaiters reports whether a lock has waiters that do not count as dead.
-func hasLiveWaiters(l keyspace.Lock, now time.Time) bool {
-	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return w.Expires.IsZero() || w.Expires.After(now) })
 }
 
 // allExpiredBy reports whether all holds of a lock have expired at now.

@@ -42,15 +42,6 @@ func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 	}
 }
 
-// workers returns n workers, each with its own connection.
-func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
-	all := make([]*filterWorker, n)
-	for i := range all {
-		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int), unread: make(unread)}
-	}
-	return all
-}
-
 // merge adds the results of the workers.
 func (f *prefilter) merge(all []*filterWorker) {
 	for _, w := range all {
@@ -81,9 +72,6 @@ type filterWorker struct {
 	weakHits   int             // number of passed keys below the threshold
 	skipped    map[string]int  // keys of crowded classes since the last merge
 }
-
-// probeBatch is the number of keys probed per round trip.
-const probeBatch = 256
 
 // candidateKey is a key that no reply has ruled out yet.
 type candidateKey struct {
@@ -197,7 +185,9 @@ func (w *filterWorker) onType(p *probe) error {
 	case err != nil, typ == "none":
 		return nil
 	}
-	w.learnType(p.target.shape, typ)
+	if w.filter.guesses[p.target.shape] != ambiguous && w.guessType(p.target.shape) != typ {
+		w.newGuesses.learn(p.target.shape, typ)
+	}
 	p.target.ref.typ, p.target.typeKnown = typ, true
 	switch need := w.filter.index.needOf(p.target.ref.name, typ); {
 	case need == needFull, need == needProbe && w.probeDenied(typ):
@@ -206,13 +196,6 @@ func (w *filterWorker) onType(p *probe) error {
 		w.pending = append(w.pending, p.target)
 	}
 	return nil
-}
-
-// learnType records the type of a key of a shape.
-func (w *filterWorker) learnType(of keyShape, typ string) {
-	if w.filter.guesses[of] != ambiguous && w.guessType(of) != typ {
-		w.newGuesses.learn(of, typ)
-	}
 }
 
 // onProbe processes the first piece of a value.

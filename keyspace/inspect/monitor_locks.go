@@ -103,7 +103,12 @@ func (m *LockMonitor) read(lines *bufio.Reader, clock func() time.Time, emit fun
 		case hasKey(args, m.keys):
 			return true, emitLine(string(line), emit)
 		}
-		m.keep(line)
+		m.kept = append(m.kept, string(line))
+		m.keptBytes += len(line)
+		for m.keptBytes > maxKept {
+			m.keptBytes -= len(m.kept[0])
+			m.kept = m.kept[1:]
+		}
 		return true, nil
 	})
 	if err == nil {
@@ -142,16 +147,6 @@ func (m *LockMonitor) emitKept(emit func(Command) error) error {
 	}
 	maps.Copy(m.keys, fresh)
 	return nil
-}
-
-// keep keeps a line without a known key.
-func (m *LockMonitor) keep(line []byte) {
-	m.kept = append(m.kept, string(line))
-	m.keptBytes += len(line)
-	for m.keptBytes > maxKept {
-		m.keptBytes -= len(m.kept[0])
-		m.kept = m.kept[1:]
-	}
 }
 
 // arguments returns the part of a line behind the name of the command; false if the name is none

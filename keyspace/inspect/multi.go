@@ -180,10 +180,6 @@ func addLateMoves(parts []keyspace.Part) {
 	}
 }
 
-// sameClock is the clock difference below which two clocks count as one. It is smaller
-// than the uncertainty of a reply.
-const sameClock = 100 * time.Millisecond
-
 // setClocks measures the differences of the server clocks and shifts all times to the
 // first clock. A reported time is always late, never early: the largest difference is
 // the best, unless the clock was set back.
@@ -203,7 +199,7 @@ func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration,
 		if parts[i].Err != nil {
 			continue
 		}
-		if ahead := m.clocks[parts[i].Addr] - m.clocks[parts[first].Addr]; ahead.Abs() > sameClock {
+		if ahead := m.clocks[parts[i].Addr] - m.clocks[parts[first].Addr]; ahead.Abs() > 100*time.Millisecond { // less is no difference
 			parts[i].Snapshot = parts[i].Shifted(-ahead)
 		}
 	}

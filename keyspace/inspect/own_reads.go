@@ -22,9 +22,6 @@ type ownRead struct {
 	active int   // reads that have not ended
 }
 
-// maxOwnReads bounds the reads: older ones than any request that a watcher reports are dropped.
-const maxOwnReads = 10_000
-
 // begin notes that a read begins.
 func (o *OwnReads) begin(id keyspace.ID) {
 	if o == nil {
@@ -51,7 +48,7 @@ func (o *OwnReads) end(id keyspace.ID, now time.Time) {
 	r.active--
 	r.at = max(r.at, now.UnixMilli())
 	o.reads[id] = r
-	if len(o.reads) > maxOwnReads {
+	if len(o.reads) > 10_000 { // drop those that are older than any request that a watcher reports
 		maps.DeleteFunc(o.reads, func(_ keyspace.ID, r ownRead) bool {
 			return r.active == 0 && now.Sub(time.UnixMilli(r.at)) > 2*maxAskedAge
 		})

@@ -48,12 +48,6 @@ const (
 // pageWork is the time that a page and the probes of its keys may take on the server.
 const pageWork = 2 * time.Millisecond
 
-// concurrencyThreshold returns the network time from which the stages run concurrently
-// with a budget: a page per round trip is then within the budget.
-func concurrencyThreshold(p *Budget) time.Duration {
-	return time.Duration(float64(pageWork) / p.Share())
-}
-
 // startPass reads the server's clock, key count and INFO, and creates a cursor for each
 // glob. Everything but the clock is optional.
 func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
@@ -128,11 +122,20 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
 		pages, n = min(max(1, 2*p.pagesPerStep), maxPages), maxWorkers
 	}
-	next, workers := p.cursors.clone(), p.filter.workers(n, p.newConn)
+	next, workers := p.cursors, make([]*filterWorker, n)
+	next.all = slices.Clone(next.all)
+	for i := range workers {
+		workers[i] = &filterWorker{filter: &p.filter, conn: p.newConn(), unread: make(unread),
+			newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
+	}
 	err := p.runFilter(ctx, &next, pages, workers)
 	var found []detection
 	if err == nil {
-		found, err = p.reader.detect(ctx, passedRefs(workers))
+		var passed []keyRef
+		for _, w := range workers {
+			passed = append(passed, w.passed...)
+		}
+		found, err = p.reader.detect(ctx, passed)
 	}
 	p.account(workers)
 	if err != nil {
@@ -160,14 +163,6 @@ func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, work
 		return next.sendPages(within, &p.conn, pages, names)
 	})
 	return work.Wait()
-}
-
-// passedRefs lists the keys that passed the filter.
-func passedRefs(workers []*filterWorker) (refs []keyRef) {
-	for _, w := range workers {
-		refs = append(refs, w.passed...)
-	}
-	return refs
 }
 
 // account adds up the cost of the stages and takes the latest server time.
@@ -273,12 +268,6 @@ type cursors struct {
 	names   int64 // names returned to all cursors
 }
 
-// clone returns a copy that can advance independently.
-func (cs cursors) clone() cursors {
-	cs.all = slices.Clone(cs.all)
-	return cs
-}
-
 // done reports whether all cursors are done.
 func (cs cursors) done() bool {
 	return !slices.ContainsFunc(cs.all, func(c cursor) bool { return !c.done() })
@@ -292,7 +281,7 @@ func (cs *cursors) sendPages(ctx context.Context, conn *meteredConn, n int, name
 		if err != nil {
 			return err
 		}
-		for some := range slices.Chunk(page, probeBatch) {
+		for some := range slices.Chunk(page, 256) { // the keys that are probed per round trip
 			select {
 			case names <- some:
 			case <-ctx.Done():

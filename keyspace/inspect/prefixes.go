@@ -1,17 +1,12 @@
 package inspect
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"locktop/keyspace"
 )
-
-// maxPrefixes is the maximum number of tracked prefixes: the server compares every
-// written key with each of them.
-const maxPrefixes = 32
 
 // separators end the parts of a key name.
 const separators = ":/.|-_#}"
@@ -28,8 +23,8 @@ func (p prefixes) learn(key string) bool {
 	switch {
 	case part == "", ok && strings.HasPrefix(key, known):
 		return false // an empty prefix would cover every key
-	case !ok && len(p) >= maxPrefixes:
-		return false
+	case !ok && len(p) >= 32:
+		return false // the server compares every written key with each prefix
 	case ok:
 		p[part] = wholeParts(shared(known, key), part)
 	default:
@@ -37,15 +32,6 @@ func (p prefixes) learn(key string) bool {
 	}
 	return true
 }
-
-// cover reports whether the prefixes cover a key.
-func (p prefixes) cover(key string) bool {
-	known, ok := p[firstPart(key)]
-	return ok && strings.HasPrefix(key, known)
-}
-
-// disjoint lists the prefixes without those that another one covers.
-func (p prefixes) disjoint() []string { return withoutCovered(slices.Collect(maps.Values(p))) }
 
 // withoutCovered returns the prefixes that no shorter one covers, sorted: a server accepts no
 // overlapping prefixes.
@@ -203,7 +189,8 @@ func (c *coverage) learnName(key string) bool {
 // covers reports whether the next connection covers a key: by a prefix, or by a pattern
 // while all keys are tracked.
 func (c *coverage) covers(key string) bool {
-	return c.prefixes.cover(key) || c.allKeys && c.patterns.cover(key)
+	prefix, ok := c.prefixes[firstPart(key)]
+	return ok && strings.HasPrefix(key, prefix) || c.allKeys && c.patterns.cover(key)
 }
 
 // updateAllKeys decides whether the next connection tracks all keys: if names have a
@@ -228,10 +215,4 @@ func (c *coverage) relearn(known lockSet) {
 	for _, l := range known {
 		c.learn(detection{*l.lock, l.readInfo})
 	}
-}
-
-// forget makes the next connection cover the known locks only, after others were dropped.
-func (c *coverage) forget(known lockSet) {
-	c.prefixes, c.stale = make(prefixes), true
-	c.relearn(known)
 }

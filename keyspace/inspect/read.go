@@ -96,7 +96,11 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 		}
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
-		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry), lockLike: m.format.LockLike,
+		spread := m.entry.Spread
+		for _, r := range m.entry.Related {
+			spread = max(spread, r.Spread)
+		}
+		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spread, lockLike: m.format.LockLike,
 			partial: r.unread[m.entry.Key] != "", shared: m.entry.Type == "string" && keyspace.SharedValue(m.entry.Value)}}
 		if m.entry.Key != lock.Key {
 			l.standIn = m.entry.Key
@@ -116,16 +120,6 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 // subscribers, or because the candidate was confirmed.
 func (r *reader) mayUpgrade(f *keyspace.Format, key string) bool {
 	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
-}
-
-// spreadOf returns by how much the deadlines of an entry may be later than they were
-// read.
-func spreadOf(e keyspace.Entry) time.Duration {
-	most := e.Spread
-	for _, r := range e.Related {
-		most = max(most, r.Spread)
-	}
-	return most
 }
 
 // ref returns the key to read of a lock.

@@ -24,8 +24,11 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	}
 	now := w.serverNow()
 	keys := w.locks.deadlines.popDue(now)
+	// All known locks are read if changes are not, or not reliably, reported.
+	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
+	pollDue := every > 0 && time.Since(w.times.polledAt) >= every
 	switch {
-	case all, w.failures.missedEvents, c.flushed, w.tracking.resync, w.pollDue():
+	case all, w.failures.missedEvents, c.flushed, w.tracking.resync, pollDue:
 		w.times.polledAt = time.Now()
 		for key := range w.locks.known {
 			keys = append(keys, key)
@@ -60,13 +63,6 @@ func (w *Watcher) verifyServer(ctx context.Context) error {
 	}
 	w.tracking.disconnected, w.tracking.verifiedDials = false, dials
 	return w.reader.conn.checkRunID(ctx, w.server.info.RunID)
-}
-
-// pollDue reports whether all known locks must be read because changes are not, or not
-// reliably, reported.
-func (w *Watcher) pollDue() bool {
-	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
-	return every > 0 && time.Since(w.times.polledAt) >= every
 }
 
 // ownersOf returns the distinct locks that keys belong to.
@@ -108,7 +104,11 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	}
 	w.noteRead(began)
 	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
-		w.syncClock(began)
+		// A reported time is always late, so the largest offset of the server's clock is the best.
+		offset, was := time.Until(w.reader.conn.now), w.times.clockOffset
+		if was == 0 || offset >= was || was-offset >= time.Since(began)+time.Second {
+			w.times.clockOffset = offset
+		}
 		if err := w.verifyServer(ctx); err != nil {
 			return err
 		}

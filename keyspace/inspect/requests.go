@@ -62,15 +62,6 @@ const (
 // cmdObject reports idle times. Without it, only requests are unknown.
 const cmdObject = "object"
 
-// newRequests returns the requests of locks of some formats.
-func newRequests(formats formatSet) requests {
-	r := requests{busy: make(map[string]time.Time), showWaiters: make(map[string]bool)}
-	for _, f := range formats {
-		r.showWaiters[f.Name] = f.ShowsWaiters && !f.MayPoll
-	}
-	return r
-}
-
 // checkForRequests checks some of the held locks, once a second.
 func (w *Watcher) checkForRequests(ctx context.Context) error {
 	r := &w.requests

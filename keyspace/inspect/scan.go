@@ -72,7 +72,10 @@ func NewScanner(rdb Client, o ScanOptions) *Scanner {
 	if o.Progress == nil {
 		o.Progress = func(keyspace.Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}, answer: &lastAnswer{}}
+	possible := slices.DeleteFunc(slices.Clone(o.Formats), func(f keyspace.Format) bool {
+		return f.MaxConfidence != keyspace.No && f.MaxConfidence < o.MinConfidence
+	})
+	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possible), denied: &deniedCommands{}, answer: &lastAnswer{}}
 	if o, err := optionsOf(rdb); err == nil {
 		s.node = o.Addr
 	}
@@ -81,11 +84,6 @@ func NewScanner(rdb Client, o ScanOptions) *Scanner {
 
 // Addr returns the address of the server; "" if its client has more than one server.
 func (s *Scanner) Addr() string { return s.node }
-
-// possibleFormats returns the formats that can reach a confidence.
-func possibleFormats(sure keyspace.Confidence, formats []keyspace.Format) []keyspace.Format {
-	return slices.DeleteFunc(slices.Clone(formats), func(f keyspace.Format) bool { return f.MaxConfidence != keyspace.No && f.MaxConfidence < sure })
-}
 
 // Scan scans the whole keyspace once and returns its locks. A lock that exists during
 // the whole scan is found; a lock that appears or vanishes meanwhile may be. The
@@ -104,7 +102,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 	p.filter.alike = weak.alike
 	var giveUp time.Time // zero after a successful step
 	for !p.done() {
-		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
+		p.concurrentFrom = time.Duration(float64(pageWork) / s.opts.Budget.Share()) // a page per round trip is then within the budget
 		p.setThreshold(weak)
 		if !p.cursors.done() { // the last step only verifies the server
 			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -83,22 +82,11 @@ type serverState struct {
 	demotedUntil time.Time // until then a loss of keys may be the end of its time as a master
 }
 
-// demotionEnds is how long after a former master has the data of its new master the loss of
-// its keys may still have to be read.
-const demotionEnds = 10 * time.Second
-
 // modeState is how changes are detected.
 type modeState struct {
 	current  keyspace.WatchMode
 	at       time.Time // last time in this mode
 	degraded bool      // the mode is worse than Push, after it was Push
-}
-
-// isNewProcess reports whether a server is another process than the one that detectReplaced, or
-// else the last scan, has found.
-func (w *Watcher) isNewProcess(s keyspace.Server) bool {
-	was := cmp.Or(w.replication.runID, w.server.info.RunID)
-	return was != "" && s.RunID != "" && s.RunID != was
 }
 
 // onServerInfo compares what the server reports about itself with the last report.
@@ -111,7 +99,7 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	case was.RunID != s.RunID || s.Role != "slave":
 		w.server.demotedUntil = time.Time{}
 	case was.Role == "master", s.MasterDown && now.Before(w.server.demotedUntil):
-		w.server.demotedUntil = now.Add(demotionEnds)
+		w.server.demotedUntil = now.Add(10 * time.Second) // until then the loss of its keys may still have to be read
 	}
 	switch {
 	case was.RunID == "" || s.RunID == "":
@@ -125,15 +113,11 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	}
 }
 
-// endGrace is how long the server may not have answered at the end of the caller's ctx.
-// If it is longer, the server counts as lost.
-const endGrace = 500 * time.Millisecond
-
 // onError records a failed cycle. The end of ctx alone is no failure of the server, but a
 // cycle that was not finished.
 func (w *Watcher) onError(ctx context.Context, err error) {
 	w.failures.missedEvents, w.scan.next = true, time.Time{}
-	if hasEnded(ctx) && w.scanner.answer.silence() <= endGrace {
+	if hasEnded(ctx) && w.scanner.answer.silence() <= 500*time.Millisecond { // otherwise the server counts as lost
 		return
 	}
 	w.scan.pass, w.scan.complete = nil, false
@@ -197,22 +181,13 @@ func (w *Watcher) addNotice(kind keyspace.NoticeKind, text string) {
 	w.unreported.notices = append(w.unreported.notices, n)
 }
 
-// syncClock measures the offset of the server's clock. A reported time is always late,
-// so the largest offset is the best.
-func (w *Watcher) syncClock(began time.Time) {
-	offset := time.Until(w.reader.conn.now)
-	if offset < w.times.clockOffset && w.times.clockOffset-offset < time.Since(began)+time.Second && w.times.clockOffset != 0 {
-		return
-	}
-	w.times.clockOffset = offset
-}
-
 // serverNow returns the estimated time of the server.
 func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.times.clockOffset) }
 
 // status returns how changes are detected.
 func (w *Watcher) status() keyspace.WatchStatus {
-	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.times.lag.value(), Limitations: w.tracking.limitations(w.reader.formats)}
+	lag := max(w.times.lag.worst, w.times.lag.previous) // of the last one to two seconds
+	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: lag, Limitations: w.tracking.limitations(w.reader.formats)}
 	if follow.Mode == keyspace.Polling {
 		follow.Lag = pollEvery
 	}

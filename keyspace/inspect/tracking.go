@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -79,7 +80,7 @@ func (t *tracking) maintain(known lockSet) {
 		if t.useNotifications {
 			wanted = append(slices.Clone(wanted), t.keyEvents)
 		}
-		asked := t.coverage.prefixes.disjoint()
+		asked := withoutCovered(slices.Collect(maps.Values(t.coverage.prefixes)))
 		if t.coverage.allKeys {
 			asked = []string{""}
 		}
@@ -258,11 +259,6 @@ func (t *tracking) limitations(formats formatSet) []string {
 	return all
 }
 
-// receivesReleases reports whether the release messages of a format are received.
-func (t *tracking) receivesReleases(f *keyspace.Format) bool {
-	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.current().denied, f.ReleaseChannel.Pattern)
-}
-
 // lag is the delay between reports and reads.
 type lag struct {
 	worst    time.Duration
@@ -280,6 +276,3 @@ func (l *lag) record(c changes) {
 		l.worst = max(l.worst, now.Sub(reported.since))
 	}
 }
-
-// value returns the worst delay of the last one to two seconds.
-func (l *lag) value() time.Duration { return max(l.worst, l.previous) }

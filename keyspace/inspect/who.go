@@ -122,9 +122,6 @@ const (
 	justBefore   = 30 * time.Millisecond  // before it, they are listed once although the budget is used up
 )
 
-// maxRelists is how often the clients are listed again because a lock changes meanwhile.
-const maxRelists = 5
-
 // WatchHolder watches a lock until the client of one of its holders is named by
 // coincidence, or until ctx ends, which is not an error. It lists the clients again and
 // again, and just after each change of the hold; see [keyspace.Suspects]. It calls progress
@@ -228,7 +225,7 @@ func attributable(l keyspace.Lock, h keyspace.Holder) bool {
 func (w *holderWatch) addOthers(others []*keyspace.Lock) {
 	this := *w.locks[w.key]
 	for _, l := range others {
-		if len(w.locks) > maxOtherLocks {
+		if len(w.locks) > 20 {
 			return
 		}
 		i := slices.IndexFunc(l.Holders, this.holder.SameOwner)
@@ -238,9 +235,6 @@ func (w *holderWatch) addOthers(others []*keyspace.Lock) {
 		w.locks[l.Key] = &held{*l, l.Holders[i]}
 	}
 }
-
-// maxOtherLocks is the maximum number of other locks of an owner that are watched.
-const maxOtherLocks = 20
 
 // start waits until the server reports changes, and makes sure that the clients can be
 // listed.
@@ -288,7 +282,10 @@ func (w *holderWatch) look(ctx context.Context) error {
 		return nil
 	}
 	for n := 1; ; n++ {
-		list, at, err := w.list(ctx)
+		w.listedAt = time.Now()
+		list, err := w.conn.clients(ctx, w.suspects.IDs())
+		at := w.conn.now
+		w.scanner.opts.Budget.charge(w.conn.serverTime, w.conn.networkTime, time.Now())
 		if err != nil {
 			return err
 		}
@@ -300,7 +297,7 @@ func (w *holderWatch) look(ctx context.Context) error {
 		case len(changed) == 0:
 			w.suspects.Idle(at, list)
 			return nil
-		case len(more) == 0 || n == maxRelists:
+		case len(more) == 0 || n == 5: // they are listed again because a lock changes meanwhile, but not for ever
 			return w.attribute(ctx, changed, at, list)
 		}
 		// The last change was before or after this list. The next list is after it.
@@ -329,14 +326,6 @@ func (w *holderWatch) pause() time.Duration {
 	default:
 		return pollSuspects
 	}
-}
-
-// list lists the clients that matter, and returns the time of the list on the server.
-func (w *holderWatch) list(ctx context.Context) ([]keyspace.Client, time.Time, error) {
-	w.listedAt = time.Now()
-	list, err := w.conn.clients(ctx, w.suspects.IDs())
-	w.scanner.opts.Budget.charge(w.conn.serverTime, w.conn.networkTime, time.Now())
-	return list, w.conn.now, err
 }
 
 // changesUpToNow returns the changes that the server made before this call and that were
