@@ -149,7 +149,7 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	now, err := found.lock, found.err
 	if err == nil && len(sum.Nodes) == 0 && unchanged(now, seen) {
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
-		if sum.Action == keyspace.Extend && now.Expires.Sub(now.ReadAt) > sum.TTL-maxRead {
+		if sum.Action == keyspace.Extend && now.Expires.Sub(now.ReadAt) > sum.TTL-time.Second { // between the script and this read passes less
 			err = keyspace.ErrLater
 		}
 	}
@@ -167,9 +167,6 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	return changed
 }
 
-// recheckPause is the time between two reads of a lock whose servers do not answer.
-const recheckPause = 500 * time.Millisecond
-
 // Recheck reads a lock again after an action with the outcome Unanswered, until enough servers
 // answer or ctx ends. It logs what it has found, and returns it, also as a sentence.
 func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen keyspace.Lock) (keyspace.Outcome, string, error) {
@@ -180,7 +177,7 @@ func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen
 	found, quorum := e.read(ctx, scripts, seen), keyspace.Quorum(len(scripts))
 	for len(found.on) < quorum && len(found.on)+len(found.silent) >= quorum {
 		select {
-		case <-time.After(recheckPause):
+		case <-time.After(500 * time.Millisecond):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || errors.Is(found.err, ErrNoPermission) {
@@ -204,10 +201,6 @@ func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen
 	}
 	return after.Outcome, text, e.log.Write(after)
 }
-
-// maxRead is the most time that passes between a script and the read that explains why the
-// script has changed nothing.
-const maxRead = time.Second
 
 // unchanged reports whether the holders in seen still hold the lock.
 func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
@@ -234,19 +227,13 @@ func (e *Executor) runOn(ctx context.Context, s keyspace.Script) (bool, error) {
 	}
 	acted, err := rdb.Eval(ctx, s.Lua, s.Keys, argv...).Int()
 	if redis.HasErrorPrefix(err, "MOVED") {
-		acted, err = evalAsking(ctx, rdb, s, argv)
+		p := rdb.Pipeline()
+		p.Do(ctx, "asking") // without it, a node to which the slot is being moved does not serve the key
+		asked := p.Eval(ctx, s.Lua, s.Keys, argv...)
+		_, _ = p.Exec(ctx) // each command has its own error
+		acted, err = asked.Int()
 	}
 	return acted == 1, scriptError(err)
-}
-
-// evalAsking runs a script on a cluster node to which the slot is being moved. Such a
-// node serves a key only after ASKING.
-func evalAsking(ctx context.Context, rdb inspect.Client, s keyspace.Script, argv []any) (int, error) {
-	p := rdb.Pipeline()
-	p.Do(ctx, "asking")
-	acted := p.Eval(ctx, s.Lua, s.Keys, argv...)
-	_, _ = p.Exec(ctx) // each command has its own error
-	return acted.Int()
 }
 
 // client returns the client of a server.
