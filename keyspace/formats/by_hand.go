@@ -35,7 +35,7 @@ func getset() keyspace.Format {
 	decode := f.Decode
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
-		if e.Now.Sub(l.Expires) > longestUnclaimed && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
+		if e.Now.Sub(l.Expires) > 7*24*time.Hour && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		return l, sure
@@ -43,10 +43,6 @@ func getset() keyspace.Format {
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }
-
-// longestUnclaimed is how long the deadline of a lock has passed at most if not even its name
-// suggests a lock.
-const longestUnclaimed = 7 * 24 * time.Hour
 
 // hashReentrant is the format of reentrant locks in custom Lua scripts: a hash with the
 // holder as its only field and the count as its value. Any hash with one number looks
@@ -69,21 +65,17 @@ func hashReentrant() keyspace.Format {
 }
 
 func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	if len(e.Members) != 1 || e.Truncated() || isProperty(e.Members[0].Name) {
+	if len(e.Members) != 1 || e.Truncated() {
 		return keyspace.Lock{}, keyspace.No
 	}
+	field := e.Members[0].Name
+	property := nameWords[lastWord(field)]&(counted|countedLast|fencing) != 0 || numberOfLock.MatchString(field) ||
+		fieldUses[plainField(field)]&(timeField|countField) != 0 // index, lock_version, ttl
 	depth, ok := count(e.Members[0].Value)
-	if !ok || depth > 999_999 {
+	if property || !ok || depth > 999_999 {
 		return keyspace.Lock{}, keyspace.No
 	}
 	return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: e.Members[0].Name, Depth: depth}}}, keyspace.Likely
-}
-
-// isProperty reports whether a field with a number is a property of a lock or a thing, and no
-// holder: index, lock_version, ttl.
-func isProperty(field string) bool {
-	return nameWords[lastWord(field)]&(counted|countedLast|fencing) != 0 || numberOfLock.MatchString(field) ||
-		fieldUses[plainField(field)]&(timeField|countField) != 0
 }
 
 // stampRW is the format of a read/write lock in a hash with two times: the last acquire

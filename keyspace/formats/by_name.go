@@ -11,8 +11,8 @@ import (
 // value.
 func byName() []keyspace.Format {
 	return []keyspace.Format{
-		rueidislock(),
-		valkeylock(),
+		rueidis("rueidislock:", "rueidislock", "rueidislock", "github.com/redis/rueidis: rueidislock/lock.go"),
+		rueidis("valkeylock:", "valkeylock", "valkeylock (valkey-go)", "github.com/valkey-io/valkey-go: valkeylock/lock.go"), // a fork
 		lynx(),
 		redfour(),
 		// Unique tasks of Go's asynq: the ID of the task, under the name of its queue, its type and a
@@ -136,8 +136,10 @@ func byName() []keyspace.Format {
 				"the name begins with _lock, and the value is a UUID that contains the time"),
 			opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)),
 		// Python's python-redis-lock: base64 of 18 bytes under lock:, by default without a TTL.
-		// Waiters block on a list, which exists only for a moment after a release.
-		opaque(eighteenBytes, fixed(keyspace.Likely)).format(keyspace.Format{
+		// Waiters block on a list, which exists only for a moment after a release. 24 hexadecimal digits are an object ID.
+		opaque(func(s string) bool {
+			return len(s) == 24 && only(s, "+/") && s != strings.ToLower(s) && s != strings.ToUpper(s)
+		}, fixed(keyspace.Likely)).format(keyspace.Format{
 			About: about("python-redis-lock", "python-redis-lock", "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
 				"the name begins with lock:, and the value is base64 of 18 bytes"),
 			NoTTL:        true,

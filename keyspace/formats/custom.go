@@ -56,12 +56,9 @@ func customStringConfidence(key, value string, expires bool) (sure keyspace.Conf
 	return keyspace.Possible, shape, word
 }
 
-// maxMarkTTL is the longest TTL of a lock whose value is only a mark or a number.
-const maxMarkTTL = 48 * time.Hour
-
 func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	sure, shape, word := customStringConfidence(e.Key, e.Value, !e.Expires.IsZero())
-	if sure == keyspace.No || e.Truncated() || permitsLeft(e) || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
+	if sure == keyspace.No || e.Truncated() || permitsLeft(e) || shape <= numberShape && e.Expires.Sub(e.Now) > 48*time.Hour {
 		return keyspace.Lock{}, keyspace.No
 	}
 	h := keyspace.Holder{ID: e.Value, Depth: 1}
@@ -129,7 +126,11 @@ func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	hint, word := claimOf(e.Key)
-	r, ok := recordOf(entryFields(e))
+	fields := make([]recordField, len(e.Members))
+	for i, m := range e.Members {
+		fields[i] = recordField{m.Name, m.Value}
+	}
+	r, ok := recordOf(fields)
 	switch {
 	case ok && r.shape() == leaseShape && (hint != noClaim || !otherName(e.Key)), ok && hint != noClaim && 2*r.others <= len(e.Members):
 		l := keyspace.Lock{Kind: keyspace.Mutex, Evidence: customEvidence(word, fmt.Sprintf("the fields name the holder %q", r.owner))}
@@ -254,9 +255,6 @@ func isHolderName(name string) bool {
 	return shape >= tokenShape || shape == numberShape
 }
 
-// maxHoldTime is how far the time of a holder in a zset is at most from now.
-const maxHoldTime = 30 * 24 * time.Hour
-
 func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	_, word := claimOf(e.Key)
 	if e.Truncated() {
@@ -266,7 +264,7 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	ends := false
 	for _, m := range e.Members {
 		at := timeIn(strconv.FormatFloat(m.Score, 'f', -1, 64))
-		if at.IsZero() || at.Sub(e.Now).Abs() > maxHoldTime || !isHolderName(m.Name) {
+		if at.IsZero() || at.Sub(e.Now).Abs() > 30*24*time.Hour || !isHolderName(m.Name) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		h := keyspace.Holder{ID: m.Name, Depth: 1}

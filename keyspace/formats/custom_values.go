@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"locktop/keyspace"
 )
 
 // holderShape is what a value says of the holder of a lock that people write by hand.
@@ -39,7 +37,7 @@ func shapeOf(value string) holderShape {
 	switch {
 	case len(value) > 1 && value[0] == '{':
 		return shapeOfObject(value)
-	case isMark(value):
+	case value == "" || value == "1" || valueWords[lowered(value)]&markWord != 0: // it says only that the lock is held
 		return markShape
 	case timeIn(value) != (time.Time{}):
 		return timeShape
@@ -54,26 +52,18 @@ func shapeOf(value string) holderShape {
 	}
 }
 
-// isMark reports whether a value says only that the lock is held.
-func isMark(value string) bool {
-	return value == "" || value == "1" || valueWords[lowered(value)]&markWord != 0
-}
-
 // shapeOfName recognizes the name of a process or a person: one word.
 func shapeOfName(value string) holderShape {
 	letters := strings.IndexFunc(value, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' }) >= 0
 	switch {
-	case !letters || len(value) < 2 || value[0] == '/' || strings.Contains(value, "://") || isStatus(value):
-		return noShape
+	case !letters || len(value) < 2 || value[0] == '/' || strings.Contains(value, "://") || valueWords[lowered(value)]&statusWord != 0:
+		return noShape // or the state of a thing
 	case strings.ContainsAny(value, "0123456789-.:@|#"):
 		return processShape
 	default:
 		return nameShape
 	}
 }
-
-// isStatus reports whether a value is the state of a thing, not the name of a holder.
-func isStatus(value string) bool { return valueWords[lowered(value)]&statusWord != 0 }
 
 // valueUse says what a word that is a whole value means; several may apply.
 type valueUse uint8
@@ -178,13 +168,9 @@ type record struct {
 
 type recordField struct{ name, value string }
 
-// maxRecordFields is the number of fields of the largest lock; a larger hash is an object of
-// the application.
-const maxRecordFields = 12
-
 // recordOf reads the fields of a lock. ok is false if no field names a holder.
 func recordOf(fields []recordField) (r record, ok bool) {
-	if len(fields) == 0 || len(fields) > maxRecordFields {
+	if len(fields) == 0 || len(fields) > 12 { // a larger hash is an object of the application
 		return r, false
 	}
 	rank := len(ownerFields)
@@ -281,13 +267,4 @@ func objectFields(value string) (fields []recordField, complete bool) {
 	}
 	slices.SortFunc(fields, func(a, b recordField) int { return strings.Compare(a.name, b.name) })
 	return fields, true
-}
-
-// entryFields returns the fields of a hash.
-func entryFields(e keyspace.Entry) []recordField {
-	fields := make([]recordField, len(e.Members))
-	for i, m := range e.Members {
-		fields[i] = recordField{m.Name, m.Value}
-	}
-	return fields
 }

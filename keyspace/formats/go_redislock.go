@@ -75,6 +75,9 @@ func inBraces(key string) bool {
 // order of arrival. Without the zset, the value does not identify a lock.
 func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
+	actions := tokenActions() // they also remove the holder from the queue
+	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
+	actions.ForceRelease = script("go_redislock_fair_release")
 	return keyspace.Format{
 		About: about("go-redislock-fair", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
 			"the name is in braces, and the value is one of the zset :queue beside it"),
@@ -102,7 +105,7 @@ func goRedislockFair() keyspace.Format {
 			}
 			return l, sure
 		},
-		Actions: goRedislockFairActions(queue),
+		Actions: actions,
 		Samples: []keyspace.Sample{sample("with one in the queue", 30*time.Second, keyspace.Lock{
 			Key: "{print:a4}", Kind: keyspace.Fair,
 			Holders: []keyspace.Holder{{ID: "req-1", Depth: 1}},
@@ -192,12 +195,4 @@ func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	default:
 		return keyspace.Lock{}, keyspace.No
 	}
-}
-
-// goRedislockFairActions also remove the holder of a fair lock from its queue.
-func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
-	a := tokenActions()
-	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
-	a.ForceRelease = script("go_redislock_fair_release")
-	return a
 }

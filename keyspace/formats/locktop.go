@@ -19,7 +19,7 @@ func locktop() keyspace.Format {
 		Attempts:     attempts(bySetNX, byScript(3, 1, 2, 4), byScript(0, 1)),
 		Type:         "string",
 		Probe:        probeLocktop,
-		Companion:    locktopCompanion,
+		Companion:    func(key string) bool { return isLocktopCompanion(key, "fence") }, // of those of the type, it remains after a release
 		Related:      locktopBeside("queue", "alive", "fence", "waiters"),
 		ShowsWaiters: true,
 		MayPoll:      true,
@@ -91,10 +91,6 @@ func locktopReleased(channel, payload string) (string, bool) {
 // locktopProcess is the length of the suffix that the tokens of all waiters of a
 // process share.
 const locktopProcess = 12
-
-// locktopCompanion reports whether key is a fence counter. Of the additional keys, only
-// the counter has the type of a lock and remains after a release.
-func locktopCompanion(key string) bool { return isLocktopCompanion(key, "fence") }
 
 // isLocktopCompanion reports whether key is the second key of a lock with that part.
 func isLocktopCompanion(key, part string) bool {

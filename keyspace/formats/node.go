@@ -29,7 +29,9 @@ func simpleRedisMutex() keyspace.Format {
 			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
 			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
 		},
-		Actions: simpleMutexActions(),
+		Actions: announcing(tokenActions(), "receive a message on "+simpleMutexChannel, func(l keyspace.Lock) []string {
+			return []string{simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, l.Holders[0].ID)}
+		}),
 		Samples: []keyspace.Sample{
 			opaqueSample("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
 				[]string{"SET", simpleMutexFences, "7"}),
@@ -40,13 +42,6 @@ func simpleRedisMutex() keyspace.Format {
 func simpleMutexToken(value string) bool {
 	rest, fraction := strings.CutPrefix(value, "0.")
 	return fraction && only(rest, "-") || isHex(value, 100)
-}
-
-// simpleMutexActions announce a release in JSON, like the library.
-func simpleMutexActions() *keyspace.Actions {
-	return announcing(tokenActions(), "receive a message on "+simpleMutexChannel, func(l keyspace.Lock) []string {
-		return []string{simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, l.Holders[0].ID)}
-	})
 }
 
 // redisSemaphore is the format of Semaphore in node's redis-semaphore: a zset of UUIDs with

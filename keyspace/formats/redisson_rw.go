@@ -108,7 +108,9 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		if !writes {
-			h.Expires = readerExpires(e, m.Name)
+			for i := 1; i <= timeoutsPerReader; i++ { // the end of its last timeout, if one is known
+				h.Expires = keyspace.Later(h.Expires, e.Related[readerTimeoutKey(e.Key, m.Name, i)].Expires)
+			}
 		}
 		l.Holders = append(l.Holders, h)
 	}
@@ -120,16 +122,6 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return strings.Compare(string(b.Mode), string(a.Mode))
 	})
 	return l, keyspace.Certain
-}
-
-// readerExpires returns the end of a reader's last timeout, or zero if none is known.
-// Then only the deadline of the whole lock is known.
-func readerExpires(e keyspace.Entry, reader string) time.Time {
-	var last time.Time
-	for i := 1; i <= timeoutsPerReader; i++ {
-		last = keyspace.Later(last, e.Related[readerTimeoutKey(e.Key, reader, i)].Expires)
-	}
-	return last
 }
 
 // cutLast cuts s around the last sep.

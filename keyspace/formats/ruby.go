@@ -223,6 +223,8 @@ func mlanett() keyspace.Format {
 	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: a second key has its deadline")
 	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
+	actions := valueActions()
+	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return r.format(keyspace.Format{
 		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock: lib/redis-lock.rb",
 			"the name begins with lock:owner:, and the value is host:process"),
@@ -237,7 +239,7 @@ func mlanett() keyspace.Format {
 			}
 			return l, sure
 		},
-		Actions: mlanettActions(),
+		Actions: actions,
 		Samples: []keyspace.Sample{s},
 	})
 }
@@ -249,12 +251,6 @@ const (
 
 // mlanettExpiry returns the key of a lock's deadline.
 func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
-
-func mlanettActions() *keyspace.Actions {
-	a := valueActions()
-	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
-	return a
-}
 
 // resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
 // "true", under the class and the arguments of a job, without a TTL.
@@ -295,10 +291,6 @@ func redisMutex() keyspace.Format {
 // whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: its value is its deadline"
 
-// longestStamp is how far a deadline in a value is ahead at most: ServiceStack.Redis holds a lock
-// for a year if its caller sets no limit.
-const longestStamp = 366 * 24 * time.Hour
-
 // endsByValue returns the format of a lock whose value is its deadline. The value
 // counts only if the key has no TTL.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
@@ -307,7 +299,7 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
-				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > longestStamp {
+				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > 366*24*time.Hour { // the default of ServiceStack.Redis is a year
 					return keyspace.Lock{}, keyspace.No
 				}
 				l.Evidence = []string{whyByValue}

@@ -8,16 +8,6 @@ import (
 	"locktop/keyspace"
 )
 
-// rueidislock is the format of the locks of Go's rueidis.
-func rueidislock() keyspace.Format {
-	return rueidis("rueidislock:", "rueidislock", "rueidislock", "github.com/redis/rueidis: rueidislock/lock.go")
-}
-
-// valkeylock is the format of the locks of Go's valkey-go, a fork of rueidis.
-func valkeylock() keyspace.Format {
-	return rueidis("valkeylock:", "valkeylock", "valkeylock (valkey-go)", "github.com/valkey-io/valkey-go: valkeylock/lock.go")
-}
-
 // rueidis returns the common format: the same 24 raw bytes in several keys on one server
 // or cluster. The holder has the majority of the keys. The first existing key represents
 // the lock.

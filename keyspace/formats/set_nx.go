@@ -37,7 +37,7 @@ func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Co
 	switch {
 	case sure > keyspace.No && countsHolds(key, value):
 		return keyspace.No
-	case isCounter(value, expires):
+	case !expires && digits(value, 1, maxCounterDigits) && value != "0" && value != "1": // a counter
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
@@ -54,7 +54,7 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		Kind:    keyspace.Unknown,
 		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Depth: 1, Since: madeAt(t.id, e.Now)}},
 
-		Unchecked: namesNoHolder(e.Value),
+		Unchecked: slices.Contains([]string{"", "*", "0", "1", "true", "lock", "locked"}, strings.ToLower(e.Value)), // a flag of all holders
 	}
 	if t.known {
 		l.Kind = keyspace.Mutex
@@ -63,11 +63,6 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		h.Label = owner(e.Value)
 	}
 	return l, sure
-}
-
-// namesNoHolder reports whether a value is a flag that all holders store: an unlock cannot tell them apart by it.
-func namesNoHolder(value string) bool {
-	return slices.Contains([]string{"", "*", "0", "1", "true", "lock", "locked"}, strings.ToLower(value))
 }
 
 // setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,

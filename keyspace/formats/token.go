@@ -77,12 +77,6 @@ func uuidToken(value string, now time.Time) token {
 // maxCounterDigits is the maximum length of a number that is not a time in seconds.
 const maxCounterDigits = 9
 
-// isCounter reports whether the value of a key without expiry is a counter: a number
-// that is neither a flag nor a time.
-func isCounter(value string, expires bool) bool {
-	return !expires && digits(value, 1, maxCounterDigits) && value != "0" && value != "1"
-}
-
 // handWritten recognizes what people store without a library: a flag, a time, or a
 // process name.
 func handWritten(value string) bool {
@@ -150,11 +144,8 @@ func recentV1(id uuid.UUID, now time.Time) bool {
 		return false
 	}
 	made := madeAt(id, now)
-	return now.IsZero() || !made.IsZero() && now.Sub(made) < maxTokenAge
+	return now.IsZero() || !made.IsZero() && now.Sub(made) < 60*24*time.Hour
 }
-
-// maxTokenAge is the maximum age of a token if only its time suggests a lock.
-const maxTokenAge = 60 * 24 * time.Hour
 
 // madeAt returns the time of a UUID, on the clock of its creator; zero without a
 // plausible time: no lock is older than Redis, and none began in the future. A clock

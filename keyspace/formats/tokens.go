@@ -23,12 +23,6 @@ func drupalRequest(value string, now time.Time) (keyspace.Holder, bool) {
 	return h, ok
 }
 
-// eighteenBytes reports whether s is base64 of 18 bytes, which has no padding. Other
-// strings of 24 characters are object IDs in hexadecimal.
-func eighteenBytes(s string) bool {
-	return len(s) == 24 && only(s, "+/") && s != strings.ToLower(s) && s != strings.ToUpper(s)
-}
-
 // timedHex parses a UUID v1 without dashes and with a plausible time.
 func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	id, ok := undashed(value)
