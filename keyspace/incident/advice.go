@@ -73,7 +73,11 @@ func (w *writer) next(f *fault) string {
 	case HolderFrozen, RenewalsStopped:
 		return fmt.Sprintf("Find out what stopped %s. Check the data that the lock protects if it continued after %s: it had lost the lock.", who, w.held(f))
 	case TTLTooShort:
-		return fmt.Sprintf("Use a TTL of at least %s, and renew it every %s. Check the data that the lock protects.", humanize.Setting(w.fit(f)), long(w.ttl(f)/3))
+		work := 2 * w.ttl(f)
+		if n := len(w.t.sorted); n > 0 {
+			work = max(work, w.t.sorted[n-1]*3/2)
+		}
+		return fmt.Sprintf("Use a TTL of at least %s, and renew it every %s. Check the data that the lock protects.", humanize.Setting(fitting(work)), long(w.ttl(f)/3))
 	case Expired:
 		return fmt.Sprintf("Read the log of %s. If the work takes longer than the TTL of %s, renew the lock.", who, humanize.Setting(w.ttl(f)))
 	case Overdue:
@@ -104,13 +108,4 @@ func (w *writer) next(f *fault) string {
 		return "Check the data that the lock protects. Look for code or people that delete or set the key without a comparison of its token."
 	}
 	return ""
-}
-
-// fit returns a TTL for work that is longer than its TTL.
-func (w *writer) fit(f *fault) time.Duration {
-	longest := 2 * w.ttl(f)
-	if n := len(w.t.sorted); n > 0 {
-		longest = max(longest, w.t.sorted[n-1]*3/2)
-	}
-	return fitting(longest)
 }

@@ -143,7 +143,11 @@ func (b *Builder) Add(d keyspace.Delta) {
 		if t := b.track(l.ID().OnAnyNode(), l.Format); t != nil {
 			t.observe(l, d.At)
 		}
-		b.contend(l)
+		if id := l.ID().OnAnyNode(); len(l.Waiters) > 0 {
+			b.contended[id] = l
+		} else {
+			delete(b.contended, id)
+		}
 	}
 	for _, id := range d.Ended() {
 		delete(b.contended, id)
@@ -190,13 +194,10 @@ func (b *Builder) notice(n keyspace.Notice) {
 	}
 }
 
-// manyLocks is the number of locks from which on those that are hardly ever held are forgotten.
-const manyLocks = 20_000
-
 // forget drops the locks that cannot have an incident: a key that is used once has no usual
 // hold.
 func (b *Builder) forget() {
-	if len(b.locks) < manyLocks {
+	if len(b.locks) < 20_000 {
 		return
 	}
 	for id, t := range b.locks {
@@ -308,15 +309,6 @@ func (b *Builder) cycle(name string, at time.Time) *cycle {
 		b.cycles = append(b.cycles, c)
 	}
 	return c
-}
-
-// contend records whether clients wait for a lock.
-func (b *Builder) contend(l *keyspace.Lock) {
-	if id := l.ID().OnAnyNode(); len(l.Waiters) > 0 {
-		b.contended[id] = l
-	} else {
-		delete(b.contended, id)
-	}
 }
 
 // searchDeadlocks searches in each frame of a recording.

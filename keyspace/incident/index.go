@@ -201,7 +201,7 @@ var errIndex = errors.New("the index is malformed")
 func (b *Builder) Load(index []byte) error {
 	r := indexReader{in: index, at: time.Unix(0, 0)}
 	for r.err == nil {
-		switch kind := r.byte(); kind {
+		switch kind := append(r.bytes(1), 0)[0]; kind {
 		case entryWait, entryHold, entryEnded:
 			r.of(b, kind)
 		case entryGap:
@@ -240,8 +240,6 @@ type indexReader struct {
 	locks []*track // nil: it is not selected
 	err   error
 }
-
-func (r *indexReader) byte() byte { return append(r.bytes(1), 0)[0] }
 
 func (r *indexReader) int() int64 {
 	v, n := binary.Varint(r.in)

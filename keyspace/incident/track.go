@@ -233,18 +233,12 @@ func (h *hold) update(l *keyspace.Lock) {
 	}
 	from := cmp.Or(h.renewed, h.read, h.began)
 	if !from.IsZero() && h.expires.After(from) {
-		h.ttl = setting(h.expires.Sub(from))
+		left, unit := h.expires.Sub(from), 100*time.Millisecond
+		if left > 10*time.Second {
+			unit *= 5
+		}
+		h.ttl = (left + unit - 1).Truncate(unit) // the client has set it, and it is read a little later
 	}
-}
-
-// setting returns the TTL that a client has set, which is read a little later: it is rounded
-// up.
-func setting(left time.Duration) time.Duration {
-	unit := 100 * time.Millisecond
-	if left > 10*time.Second {
-		unit *= 5
-	}
-	return (left + unit - 1).Truncate(unit)
 }
 
 // merge adds what a later read knows of the holder.
@@ -283,7 +277,14 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	}
 	wasKnown := len(t.sorted) >= 2*minUsual || t.usual().known()
 	if !t.suspicious(&h) && !h.began.IsZero() && end != keyspace.Vanished {
-		t.learn(at.Sub(h.began))
+		d := at.Sub(h.began) // it counts as usual
+		if len(t.usually) == keptDurations {
+			i, _ := slices.BinarySearch(t.sorted, t.usually[0])
+			t.sorted = slices.Delete(t.sorted, i, i+1)
+			t.usually = t.usually[:copy(t.usually, t.usually[1:])]
+		}
+		i, _ := slices.BinarySearch(t.sorted, d)
+		t.usually, t.sorted = append(t.usually, d), slices.Insert(t.sorted, i, d)
 	}
 	switch {
 	case wasKnown:
@@ -291,23 +292,15 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	default:
 		t.pending = append(t.pending, h)
 		if t.usual().known() {
-			t.settle()
+			for _, h := range t.pending {
+				t.judge(h)
+			}
+			t.pending = nil
 		}
 	}
 	if wasKnown && t.pending == nil {
 		t.waits.forget(h.from())
 	}
-}
-
-// learn adds the duration of a hold to the usual ones.
-func (t *track) learn(d time.Duration) {
-	if len(t.usually) == keptDurations {
-		i, _ := slices.BinarySearch(t.sorted, t.usually[0])
-		t.sorted = slices.Delete(t.sorted, i, i+1)
-		t.usually = t.usually[:copy(t.usually, t.usually[1:])]
-	}
-	i, _ := slices.BinarySearch(t.sorted, d)
-	t.usually, t.sorted = append(t.usually, d), slices.Insert(t.sorted, i, d)
 }
 
 // suspicious reports whether a hold ended in a way that says nothing of how long the work
@@ -318,14 +311,6 @@ func (t *track) suspicious(h *hold) bool {
 		return h.deadFrom().After(time.Time{})
 	}
 	return true
-}
-
-// settle judges the holds that ended before a usual hold was known.
-func (t *track) settle() {
-	for _, h := range t.pending {
-		t.judge(h)
-	}
-	t.pending = nil
 }
 
 // usual returns how long the lock is usually held, without the holds that are extremely long.
