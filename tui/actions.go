@@ -209,7 +209,10 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.top = scrolled(q.top+map[string]int{"up": -1, "down": 1}[k.String()], len(q.text(s)), q.room(s))
 		return q, nil
 	case "+", "=", "-":
-		q.change(map[string]int{"+": 1, "=": 1, "-": -1}[k.String()])
+		if q.pending.act != keyspace.ForceRelease {
+			direction := map[string]int{"+": 1, "=": 1, "-": -1}[k.String()]
+			q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
+		}
 		return q, nil
 	default:
 		return nil, s.notify("nothing was changed")
@@ -273,13 +276,6 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 var ttlChoices = []time.Duration{
 	5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
 	10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
-}
-
-// change selects the next longer or shorter time. ForceRelease has none.
-func (q *confirmDialog) change(direction int) {
-	if q.pending.act != keyspace.ForceRelease {
-		q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
-	}
 }
 
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
@@ -365,22 +361,17 @@ func (d pendingAction) consequence(v lockView) string {
 			added = humanize.Setting(d.ttl) + " later"
 		}
 		now := "ends at " + v.deadline(v.Expires)
-		if first := v.firstDeadline(); first.Before(v.Expires) {
+		first := v.Expires
+		for _, h := range v.Holders {
+			first = keyspace.Earliest(first, h.Expires)
+		}
+		if first.Before(v.Expires) {
 			now = fmt.Sprintf("its %d holds end from %s to %s", len(v.Holders), v.deadline(first), v.deadline(v.Expires))
 		}
 		text += v.state.screen.glyphs.Word(fmt.Sprintf("stays with %s: %s → %s, %s; %s. ",
 			holder, now, v.deadline(till), added, v.waiterText("waits longer", "wait longer")))
 	}
 	return text + v.Consequence(d.act, d.ttl, holder, v.state.current().snap.At, v.now)
-}
-
-// firstDeadline returns the earliest deadline of the holds; zero if there is none.
-func (v lockView) firstDeadline() time.Time {
-	first := v.Expires
-	for _, h := range v.Holders {
-		first = keyspace.Earliest(first, h.Expires)
-	}
-	return first
 }
 
 // deadline returns a time of day with the time until it.

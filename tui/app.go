@@ -110,7 +110,7 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 			a.resetReplay()
 		}
 		a.apply(msg.model)
-		if msg.model.changed() {
+		if m := msg.model; len(m.events) > 0 || !m.change.Empty() || m.review.CheckedAt.Equal(m.snap.At) {
 			a.page().arrange(&a.state)
 		}
 		return a.notifyCritical()
@@ -283,7 +283,11 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	}
 	a.notice = notice{}
 	if act == noAction {
-		return a.reject(a.noEffect(msg.String()))
+		key, where := widget.Plain(msg.String()), ""
+		if pages := a.keymap.pagesOf(msg.String()); pages != "" {
+			where = " on this page; it works on: " + pages
+		}
+		return a.reject(fmt.Sprintf("%s does nothing%s; %s shows the keys", key, where, a.keymap.key(help)))
 	}
 	return a.perform(act)
 }
@@ -294,14 +298,6 @@ func (a *app) leavesDialog(msg tea.KeyMsg, act action) bool {
 	_, typing := a.dialog.(*prompt)
 	key := msg.String()
 	return len(key) == 1 && key >= "0" && key <= "9" && pageOf(act) >= 0 && !typing
-}
-
-// noEffect says why a key does nothing on the open page.
-func (a *app) noEffect(key string) string {
-	if where := a.keymap.pagesOf(key); where != "" {
-		return fmt.Sprintf("%s does nothing on this page; it works on: %s; %s shows the keys", widget.Plain(key), where, a.keymap.key(help))
-	}
-	return fmt.Sprintf("%s does nothing; %s shows the keys", widget.Plain(key), a.keymap.key(help))
 }
 
 func (a *app) page() page { return a.pages[a.open] }
@@ -361,7 +357,11 @@ func (a *app) perform(act action) tea.Cmd {
 		if a.config.Player == nil { // how often to read the server
 			return a.page().act(&a.state, act)
 		}
-		a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
+		speed := 1.0
+		if slices.Contains(speeds, a.playback.Speed) {
+			speed = neighbour(speeds, a.playback.Speed, map[action]int{faster: 1, slower: -1}[act])
+		}
+		a.setSpeed(speed)
 	default:
 		return a.page().act(&a.state, act)
 	}

@@ -26,10 +26,11 @@ type commandSpec struct {
 
 // commandSpecs lists all commands, in the order of completion.
 func commandSpecs() []commandSpec {
+	pages := mapped(openers, func(a action) string { return string(a) })
 	return []commandSpec{
 		{"theme", "NAME", "other colours", Themes(), true, (*app).setTheme},
 		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), true, (*app).setGlyphs},
-		{"page", "NAME", "open a page", pageNames(), true, func(a *app, name string) (tea.Cmd, error) { return a.perform(action(name)), nil }},
+		{"page", "NAME", "open a page", pages, true, func(a *app, name string) (tea.Cmd, error) { return a.perform(action(name)), nil }},
 		{"lock", "KEY", "open the page of a lock", nil, false, (*app).openLock},
 		{"filter", "TEXT", "show some of the locks, as / does", nil, false, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), true, (*app).setOrder},
@@ -152,11 +153,6 @@ func (a *app) setTheme(name string) (tea.Cmd, error) {
 func (a *app) setGlyphs(name string) (tea.Cmd, error) {
 	a.screen.glyphs = widget.GlyphsNamed(name)
 	return nil, nil
-}
-
-// pageNames lists the pages with a number, whose names are those of the actions that open them.
-func pageNames() []string {
-	return mapped(openers, func(a action) string { return string(a) })
 }
 
 // openLock opens a lock by its key as the screen shows it.

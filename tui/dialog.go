@@ -262,7 +262,9 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		p.cut(0, p.at)
 	default:
 		if k.Type == tea.KeyRunes || k.Type == tea.KeySpace {
-			p.insert(k.Runes)
+			p.text = slices.Insert(slices.Clone(p.text), p.at, k.Runes...)
+			p.at += len(k.Runes)
+			p.typed(string(p.text))
 		}
 	}
 	return p, nil
@@ -293,12 +295,6 @@ func (p *prompt) close() (next dialog, cmd tea.Cmd) {
 		cmd = p.finish(text)
 	}
 	return next, cmd
-}
-
-func (p *prompt) insert(runes []rune) {
-	p.text = slices.Insert(slices.Clone(p.text), p.at, runes...)
-	p.at += len(runes)
-	p.typed(string(p.text))
 }
 
 func (p *prompt) cut(from, to int) {

@@ -107,11 +107,6 @@ func (f *filter) lock(l *keyspace.Lock, now time.Time, about string) bool {
 		slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.any(w.ID) })) != f.invert
 }
 
-// event reports whether the filter selects an event, by its kind, lock, holder or waiter.
-func (f *filter) event(e *keyspace.Event) bool {
-	return !f.active() || f.any(string(e.Kind), e.Lock.Key, e.Lock.Format, e.Holder.Name(), e.Waiter.ID) != f.invert
-}
-
 // lane reports whether the filter selects a timeline lane, by its key or the names of its
 // holders.
 func (f *filter) lane(key string, owners iter.Seq[string]) bool {

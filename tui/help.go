@@ -16,7 +16,7 @@ type helpDialog struct {
 }
 
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	h := d.height(s)
+	h := max(0, s.frame().body-1) // below the title
 	by, ok := map[string]int{"j": 1, "down": 1, "k": -1, "up": -1, "pgdown": h, " ": h, "pgup": -h}[k.String()]
 	if !ok {
 		return nil, nil
@@ -24,9 +24,6 @@ func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	d.top = scrolled(d.top+by, len(d.text(s)), h)
 	return d, nil
 }
-
-// height returns the number of lines below the title.
-func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
 
 func (d *helpDialog) draw(s *state, lines []string) []string {
 	f := s.frame()

@@ -156,7 +156,7 @@ func newKeymap(changed map[string]string, commands []RowCommand) keymap {
 	at := 1 + slices.IndexFunc(t, func(b binding) bool { return b.actions[0].action == findClient })
 	for i, c := range commands {
 		actions := []stroke{{c.action(), c.Key}}
-		t = slices.Insert(t, at+i, binding{actions, commandPages, labelOf(actions), widget.Plain(c.Name), c.help()})
+		t = slices.Insert(t, at+i, binding{actions, commandPages, labelOf(actions), widget.Plain(c.Name), "run " + widget.Plain(strings.Join(c.Run, " "))})
 	}
 	for i := range t {
 		t[i].help = t.named(t[i].help)

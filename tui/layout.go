@@ -52,7 +52,10 @@ func (a *app) lines(s *state) []string {
 	f := s.frame()
 	lines := make([]string, 0, s.screen.h)
 	if f.header {
-		lines = append(lines, a.header(s))
+		l := widget.NewLine(s.screen.w) // the page tabs, the server, the status and the write mode
+		left, right := a.headerParts(s, a.tabs(s))
+		layoutLine(l, s.screen.glyphs, left, right)
+		lines = append(lines, l.String())
 	}
 	if f.summary {
 		lines = append(lines, a.summaryLine(s))
@@ -67,19 +70,11 @@ func (a *app) lines(s *state) []string {
 // body draws a page and fills it up to h lines. The colours of stale data are faint.
 func (s *state) body(p page, h int) []string {
 	shown := *s
-	if s.stale() {
+	if s.paused == nil && s.refresher.stale() {
 		shown.screen.theme = s.screen.theme.faded(s.screen.renderer)
 	}
 	lines := p.view(&shown, s.screen.w, h)
 	return filled(lines, s.screen.w, h)[:h]
-}
-
-// header draws the first line: the page tabs, the server, the status and the write mode.
-func (a *app) header(s *state) string {
-	l := widget.NewLine(s.screen.w)
-	left, right := a.headerParts(s, a.tabs(s))
-	layoutLine(l, s.screen.glyphs, left, right)
-	return l.String()
 }
 
 // headerParts returns the segments of the first line, with some tabs.
@@ -201,7 +196,9 @@ func (a *app) summaryLine(s *state) string {
 		return l.String()
 	}
 	if p := s.playback; p != nil && !p.GapFrom.IsZero() {
-		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(p.gap(s), l.Rest()))
+		gap := fmt.Sprintf("%s nothing was recorded from %s to %s: this is the state before", s.screen.glyphs.Cross,
+			p.GapFrom.Local().Format(time.TimeOnly), p.GapUntil.Local().Format(time.TimeOnly))
+		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(gap, l.Rest()))
 		return l.String()
 	}
 	a.page().summary(s, l)

@@ -162,7 +162,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	found := s.loadLock(key)
 	readers := 0
 	if lane != nil {
-		readers = lane.readers()
+		readers = count(lane.holds, func(x *timelineHold) bool { return x.shared && x.to.IsZero() })
 	}
 	limit := s.run.scenario.Lock.Limit()
 	switch {

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"slices"
-	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -49,7 +48,8 @@ func (p *eventsPage) arrange(s *state) {
 	}
 	past, keys := s.past(), p.keys[:0]
 	for i := len(past) - 1; i >= 0; i-- {
-		if p.filter.event(&past[i]) {
+		e, f := &past[i], &p.filter
+		if !f.active() || f.any(string(e.Kind), e.Lock.Key, e.Lock.Format, e.Holder.Name(), e.Waiter.ID) != f.invert {
 			keys = append(keys, s.log.number(i))
 		}
 	}
@@ -83,7 +83,11 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 	}
 	lines := []string{head.String()}
 	if len(p.keys) == 0 {
-		lines = append(lines, s.paragraph(w, "", p.emptyText(s))...)
+		text := "nothing has happened yet"
+		if p.filter.active() {
+			text = s.keymap.named("no event matches the filter; {back} clears it")
+		}
+		lines = append(lines, s.paragraph(w, "", text)...)
 	}
 	lines = append(lines, p.lines(w, h-1, func(l *widget.Line, row int) {
 		s.pointer(l, row == p.row)
@@ -91,14 +95,6 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 		s.scrollBar(l, row, p.top, h-1, len(p.keys))
 	})...)
 	return lines[:min(h, len(lines))]
-}
-
-// emptyText says why there are no rows.
-func (p *eventsPage) emptyText(s *state) string {
-	if p.filter.active() {
-		return s.keymap.named("no event matches the filter; {back} clears it")
-	}
-	return "nothing has happened yet"
 }
 
 // maxEvents is the number of events that an eventLog keeps when it discards old ones.
@@ -156,15 +152,6 @@ func (j *eventLog) latest(id keyspace.ID, n, most int) []int {
 		}
 	}
 	return places
-}
-
-// until returns the events that are not newer than t.
-func (j *eventLog) until(t time.Time) []keyspace.Event {
-	n := len(j.events)
-	for n > 0 && j.events[n-1].At.After(t) {
-		n--
-	}
-	return j.events[:n]
 }
 
 // number returns the number of the event at index i, counted from the first event ever. Indexes

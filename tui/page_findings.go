@@ -192,7 +192,11 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	head.Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)).Put(s.screen.theme.head, "FINDING")
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
-		lines = append(lines, s.paragraph(w, "", p.emptyText(s))...)
+		text := "no findings"
+		if p.filter.active() && len(s.current().all) > 0 {
+			text = s.keymap.named("no finding matches the filter; {back} clears it")
+		}
+		lines = append(lines, s.paragraph(w, "", text)...)
 	}
 	n := p.height(s)
 	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
@@ -247,13 +251,6 @@ func (p *findingsPage) remedy(s *state, w int) []string {
 	_, st := s.look(f.Severity)
 	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
 	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, s.keymap.remedy(f.Finding)), remedyLines-len(lines))...)
-}
-
-func (p *findingsPage) emptyText(s *state) string {
-	if p.filter.active() && len(s.current().all) > 0 {
-		return s.keymap.named("no finding matches the filter; {back} clears it")
-	}
-	return "no findings"
 }
 
 // severities formats a count with its severity: 1 critical, 500 warnings.

@@ -218,20 +218,16 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	if p.filter.active() {
 		lanes = humanize.Count(p.filter.found) + " of " + lanes + " " + p.filter.shown(s)
 	}
+	source := "selected lane: sampled, without shorter holds than a poll"
+	if len(p.keys) > 0 && s.timeline.exact[p.chosen.Key] != nil {
+		source = "selected lane: exact, of the load's own clients"
+	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Duration(p.span())},
 		{style: t.text, text: edge},
 		{style: t.text, text: lanes, priority: 2},
-		{style: t.dim, text: p.source(s), priority: 4},
+		{style: t.dim, text: source, priority: 4},
 	}, []segment{judged})
-}
-
-// source says whether the selected lane is exact or sampled.
-func (p *timelinePage) source(s *state) string {
-	if len(p.keys) > 0 && s.timeline.exact[p.chosen.Key] != nil {
-		return "selected lane: exact, of the load's own clients"
-	}
-	return "selected lane: sampled, without shorter holds than a poll"
 }
 
 func (p *timelinePage) view(s *state, w, h int) []string {

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"locktop/internal/humanize"
@@ -77,7 +76,11 @@ func (s *state) past() []keyspace.Event {
 	if s.paused == nil {
 		return s.log.events
 	}
-	return s.log.until(s.paused.clock)
+	n := len(s.log.events)
+	for n > 0 && s.log.events[n-1].At.After(s.paused.clock) {
+		n--
+	}
+	return s.log.events[:n]
 }
 
 // rewindStep is the distance of one rewind key press in a live view.
@@ -140,14 +143,6 @@ func (a *app) setSpeed(factor float64) {
 	a.notify(fmt.Sprintf("playback %g%s", factor, a.screen.glyphs.Times))
 }
 
-// nextSpeed returns the next speed in a direction.
-func nextSpeed(now float64, direction int) float64 {
-	if !slices.Contains(speeds, now) {
-		return 1
-	}
-	return neighbour(speeds, now, direction)
-}
-
 // position describes the position in the recording.
 func (p *PlaybackState) position(s *state) string {
 	sign := s.screen.glyphs.Play
@@ -159,10 +154,4 @@ func (p *PlaybackState) position(s *state) string {
 		text += fmt.Sprintf("%g%s ", p.Speed, s.screen.glyphs.Times)
 	}
 	return text
-}
-
-// gap describes the time in which nothing was recorded.
-func (p *PlaybackState) gap(s *state) string {
-	return fmt.Sprintf("%s nothing was recorded from %s to %s: this is the state before", s.screen.glyphs.Cross,
-		p.GapFrom.Local().Format(time.TimeOnly), p.GapUntil.Local().Format(time.TimeOnly))
 }

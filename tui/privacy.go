@@ -45,7 +45,11 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 	hidden := redactions{}
 	switch l, ok := s.current().lock(about); {
 	case about == (keyspace.ID{}):
-		s.redactServers(hidden)
+		snap := &s.current().snap
+		hidden[snap.Server.Addr] = s.redactAddr(snap.Server.Addr)
+		for i := range snap.Nodes {
+			hidden[snap.Nodes[i].Addr] = s.redactAddr(snap.Nodes[i].Addr)
+		}
 	case !ok:
 		return s.screen.glyphs.Ellipsis
 	default:
@@ -89,14 +93,6 @@ func (s *state) redactLock(m redactions, l *keyspace.Lock) {
 	}
 	for i := range l.Waiters {
 		m[l.Waiters[i].ID] = s.redactOwner(l.Waiters[i].ID)
-	}
-}
-
-func (s *state) redactServers(m redactions) {
-	snap := &s.current().snap
-	m[snap.Server.Addr] = s.redactAddr(snap.Server.Addr)
-	for i := range snap.Nodes {
-		m[snap.Nodes[i].Addr] = s.redactAddr(snap.Nodes[i].Addr)
 	}
 }
 

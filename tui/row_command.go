@@ -32,11 +32,6 @@ func commandOf(act action, commands []RowCommand) int {
 	return slices.IndexFunc(commands, func(c RowCommand) bool { return c.action() == act })
 }
 
-// help describes c with its arguments as they are in the configuration.
-func (c RowCommand) help() string {
-	return "run " + widget.Plain(strings.Join(c.Run, " "))
-}
-
 // placeholder is a word in braces that stands for a value of the selected lock, "" if the lock has
 // no such value.
 type placeholder struct{ word, value string }

@@ -186,9 +186,6 @@ func (old lease) begun(e *keyspace.Event) lease {
 	return lease{expires: old.expires, length: (e.Lock.Expires.Sub(e.At) + unit - 1).Truncate(unit), known: true}
 }
 
-// stale reports whether the view is not paused and its data is out of date.
-func (s *state) stale() bool { return s.paused == nil && s.refresher.stale() }
-
 // notify shows a message in the last line for up to 4 s. It returns nil: no command follows.
 func (s *state) notify(text string) tea.Cmd {
 	s.notice = notice{text, false, s.now.Add(4 * time.Second)}
@@ -284,11 +281,6 @@ func unreported(reported, events []keyspace.Event) []keyspace.Event {
 		known[hold{reported[i].Lock.ID(), reported[i].Holder.ID}] = true
 	}
 	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[hold{e.Lock.ID(), e.Holder.ID}] })
-}
-
-// changed reports whether the view model differs from the previous one.
-func (p *viewModel) changed() bool {
-	return len(p.events) > 0 || !p.change.Empty() || p.review.CheckedAt.Equal(p.snap.At)
 }
 
 // rank orders the locks by severity.

@@ -417,11 +417,6 @@ func (n *lane) owners(yield func(string) bool) {
 	}
 }
 
-// readers returns the number of current shared holds.
-func (n *lane) readers() int {
-	return count(n.holds, func(x *timelineHold) bool { return x.shared && x.to.IsZero() })
-}
-
 // busy returns the fraction of the time from from to to in which the lock was held.
 func (n *lane) busy(from, to time.Time) float64 {
 	var held time.Duration
