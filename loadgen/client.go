@@ -78,18 +78,13 @@ func (c *client) run(halt, stay context.Context) error {
 		default:
 			failures = 0
 		}
-		c.think(stay, next.think, backoff(failures), open)
+		think := next.think
+		if open || time.Now().UnixNano() < c.faults.greedyUntil.Load() { // the client is greedy
+			think = 0
+		}
+		pause(stay, max(think, backoff(failures)))
 	}
 	return errors.Join(unreleased, c.releaseLeaked(halt), c.session.close())
-}
-
-// think pauses before the next round. A client of the open model and a greedy client do
-// not think.
-func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
-	if open || time.Now().UnixNano() < c.faults.greedyUntil.Load() {
-		d = 0
-	}
-	pause(stay, max(d, rest))
 }
 
 // round runs from the arrival to the release, and returns the outcome.
@@ -102,7 +97,9 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 	ctx, cancel := c.withPatience(stay)
 	defer cancel()
 	for _, key := range numbers {
-		f.janitor.beforeLock(stay, key)
+		if f.janitor.prepared != nil { // the first hold of a key waits until it is prepared
+			f.janitor.prepared[key].Do(func() { f.janitor.prepareKey(stay, key) })
+		}
 		f.oracle.WaiterAdded(key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
 	}
 	l, how, err := c.acquire(stay, ctx, next)
@@ -181,16 +178,12 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 	return how, err
 }
 
-// notifyWithin is how long after its end a lease may take to notify its holder. The
-// timers of the holder may be late.
-const notifyWithin = time.Second
-
 // waitNotified waits until a lease that is over notifies its holder, and returns the time.
 // It returns zero after notifyWithin.
 func waitNotified(l lease) time.Time {
 	select {
 	case <-l.Context().Done():
-	case <-time.After(notifyWithin):
+	case <-time.After(time.Second): // the timers of the holder may be late
 	}
 	if l.Context().Err() == nil {
 		return time.Time{}

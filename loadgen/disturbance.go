@@ -99,9 +99,6 @@ func (f Fault) costly(l Lock) bool {
 	return true
 }
 
-// silence is how long a server may take to answer without an outage in the report.
-const silence = 500 * time.Millisecond
-
 // claimTime is how long a client of a fair lock has to take a lock that was handed over
 // to it. After that, the lock serves the next waiter.
 const claimTime = time.Second
@@ -125,7 +122,10 @@ func (f *fleet) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for server, rdb := range f.janitor.servers {
 		all.Go(func() {
-			own, err := watching(rdb)
+			var uncounted atomic.Int64
+			w := newNetwork(&uncounted)
+			w.pool, w.impatient = 1, true // it does not retry
+			own, err := over(w, rdb)
 			if err != nil {
 				return // the clients report the same error
 			}
@@ -156,17 +156,6 @@ func (d *disturbances) recordStall(due, now time.Time) {
 	d.stall.Longest = max(d.stall.Longest, now.Sub(due))
 }
 
-// answerWithin bounds one request to a server.
-const answerWithin = time.Second
-
-// watching returns a client of the same server that does not retry.
-func watching(rdb RedisClient) (redis.UniversalClient, error) {
-	var uncounted atomic.Int64
-	w := newNetwork(&uncounted)
-	w.pool, w.impatient = 1, true
-	return over(w, rdb)
-}
-
 // watchServer sends requests to a server, or to each master of a cluster, until ctx
 // ends. It records late answers, errors and restarts.
 func (f *fleet) watchServer(ctx context.Context, server int, rdb RedisClient, interval, long time.Duration) {
@@ -176,7 +165,7 @@ func (f *fleet) watchServer(ctx context.Context, server int, rdb RedisClient, in
 	var last time.Time     // the same; zero = read it next
 	for ; ctx.Err() == nil; pause(ctx, interval) {
 		asked := time.Now()
-		soon, cancel := context.WithTimeout(ctx, answerWithin)
+		soon, cancel := context.WithTimeout(ctx, time.Second)
 		err := onEach(soon, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.Echo(ctx, "").Err() })
 		now := time.Now()
 		if refused := redis.Error(nil); errors.As(err, &refused) && !strings.HasPrefix(refused.Error(), "LOADING") {
@@ -231,7 +220,7 @@ func (d *disturbances) recordReply(server int, answered, asked, now time.Time, l
 		return
 	}
 	delete(d.silent, server)
-	if before != nil || took >= silence {
+	if before != nil || took >= 500*time.Millisecond {
 		d.outage.add(s, now)
 	}
 }

@@ -147,11 +147,12 @@ func openExec(o sessionConfig) (session, error) {
 	for i, server := range o.servers.all(Exec) {
 		rdb, ok := server.(*redis.Client)
 		if !ok {
-			return nil, errors.Join(errClusterExec, s.close())
+			return nil, errors.Join(errors.New("exec: client processes need a single server or independent servers, not a cluster"), s.close())
 		}
 		theirs := rdb.Options()
 		if theirs.StreamingCredentialsProvider != nil {
-			return nil, errors.Join(errRotatingExec, s.close())
+			err := errors.New("exec: client processes get the password once, so it must not come from a command or a file")
+			return nil, errors.Join(err, s.close())
 		}
 		proxy, err := o.network.lane(theirs.Dialer, i+1).Listen(theirs.Network, theirs.Addr)
 		if err != nil {
@@ -162,10 +163,6 @@ func openExec(o sessionConfig) (session, error) {
 	}
 	return s, nil
 }
-
-var errClusterExec = errors.New("exec: client processes need a single server or independent servers, not a cluster")
-
-var errRotatingExec = errors.New("exec: client processes get the password once, so it must not come from a command or a file")
 
 // proxiedURL returns the URL of a server behind a proxy, which has no TLS.
 func proxiedURL(o *redis.Options, addr string) string {
@@ -251,10 +248,6 @@ func (s *execSession) close() error {
 	return errors.Join(errs...)
 }
 
-// longestExecWait bounds one request to a client process. Its client continues with
-// another one.
-const longestExecWait = 10 * time.Second
-
 // lock asks the process until it gets the lock, as often as the scenario has entries. A
 // process that has ended, because it broke the protocol or exited, is replaced by the next
 // attempt. So is one whose clock has another offset.
@@ -310,7 +303,7 @@ func (s *execSession) failed(err error) error {
 // ask asks the process until it gets the lock.
 func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.Lease, error) {
 	for {
-		terms.Wait = longestExecWait
+		terms.Wait = 10 * time.Second // then the client continues with another request
 		if deadline, ok := ctx.Deadline(); ok {
 			terms.Wait = max(min(terms.Wait, time.Until(deadline)), 0)
 		}

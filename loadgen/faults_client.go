@@ -22,7 +22,7 @@ func (c *client) applyFaults() error {
 		}
 	}
 	for {
-		f, found := c.faults.take(betweenRounds)
+		f, found := c.faults.take(func(f Fault) bool { return slices.Contains([]FaultKind{DropReplies, Slow, Skew, Greedy}, f.Kind) })
 		if !found {
 			return nil
 		}
@@ -207,12 +207,6 @@ type pendingFaults struct {
 	pending []Fault // in order of arrival
 }
 
-func newPendingFaults() *pendingFaults {
-	p := &pendingFaults{notify: make(chan struct{}, 1)}
-	p.none.Store(true)
-	return p
-}
-
 // add adds a pending fault.
 func (p *pendingFaults) add(f Fault) {
 	p.mu.Lock()
@@ -258,10 +252,6 @@ func (f Fault) needsOwnConns() bool {
 }
 
 // Moments at which a fault affects a client.
-
-func betweenRounds(f Fault) bool {
-	return slices.Contains([]FaultKind{DropReplies, Slow, Skew, Greedy}, f.Kind)
-}
 
 func insideHold(f Fault) bool {
 	return f.Before == "" && slices.Contains([]FaultKind{Crash, Freeze, Partition, Leak}, f.Kind)

@@ -225,7 +225,10 @@ func (f *fleet) observe(e lock.Event) {
 	case lock.Acquired, lock.GaveUp:
 		f.recorder.attempts.Add(int64(e.Attempts))
 	case lock.Renewed:
-		f.recorder.renew(e.Late)
+		f.recorder.update(func(m *Metrics) {
+			m.Cost.Renewals++
+			f.recorder.renewLate.add(e.Late)
+		})
 	}
 }
 
@@ -354,12 +357,14 @@ func (p *clientPool) victims(fault Fault, prepared int) []*client {
 func (f *fleet) admit(place int) (*slot, error) {
 	s := f.scenario.Load()
 	number := f.clients.first + place
+	faults := &pendingFaults{notify: make(chan struct{}, 1)}
+	faults.none.Store(true)
 	c := &client{
 		number:  number,
 		place:   place,
 		fleet:   f,
 		planner: newPlanner(s.Seed, number),
-		faults:  newPendingFaults(),
+		faults:  faults,
 	}
 	if s.Lock.Kind != Exec {
 		root, err := f.baseSession(place)
@@ -423,10 +428,14 @@ func (f *fleet) stop() error {
 	f.cancel()
 	f.schedule.set(0, now) // no more arrivals
 	err := f.clients.running.Wait()
-	f.recorder.stop(time.Now())
-	for _, due := range f.schedule.unserved(now) {
-		f.recorder.unserved(now.Sub(due))
-	}
+	ended, unserved := time.Now(), f.schedule.unserved(now)
+	f.recorder.update(func(m *Metrics) {
+		f.recorder.ended = ended
+		for _, due := range unserved {
+			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(due))
+			f.recorder.wait.addCensored(now.Sub(due))
+		}
+	})
 	f.tasks.Wait()
 	f.oracle.Settle(time.Now())
 	f.history.Cut(f.keys.names, f.oracle.Losses())

@@ -90,12 +90,6 @@ func (t *timeline) add(at, wait time.Duration) {
 	t.wait.add(wait)
 }
 
-// giveUp counts a wait that ended without an acquire.
-func (t *timeline) giveUp(at, wait time.Duration) {
-	t.advance(at)
-	t.wait.addCensored(wait)
-}
-
 // advance closes every second that ended before a time since the start.
 func (t *timeline) advance(at time.Duration) {
 	elapsed := int(at/time.Second) - t.current

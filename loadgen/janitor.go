@@ -52,14 +52,6 @@ func newJanitor(s Scenario, on Servers, o *oracle.Oracle, r role) *janitor {
 	return j
 }
 
-// beforeLock must be called before a client locks a key. The first call for a key waits
-// until prepareKey returns.
-func (j *janitor) beforeLock(ctx context.Context, key int) {
-	if j.prepared != nil {
-		j.prepared[key].Do(func() { j.prepareKey(ctx, key) })
-	}
-}
-
 // recordExisting records the keys that exist already, so that the run does not delete them. It
 // skips a server that does not answer.
 func (j *janitor) recordExisting() {

@@ -334,7 +334,10 @@ func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (le
 
 // view returns the lock for one acquire.
 func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Lock {
-	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.renewals(), Permits: h.scenario.Lock.Permits}
+	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.scenario.Lock.Renew.Max, Permits: h.scenario.Lock.Permits}
+	if h.scenario.Lock.Renew.Off {
+		o.Renewals = -1
+	}
 	o.Hooks.Now = func() time.Time { return time.Now().Add(g.ahead) }
 	if h.id.between != nil {
 		o.Hooks.Between = func(ctx context.Context, next classic.Step) error {
@@ -350,13 +353,6 @@ func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Loc
 		return h.form.NewQuorum(h.nodes, key, o)
 	}
 	return h.form.New(h.nodes[0], key, o)
-}
-
-func (h flawedSession) renewals() int {
-	if h.scenario.Lock.Renew.Off {
-		return -1
-	}
-	return h.scenario.Lock.Renew.Max
 }
 
 // wait polls until the lock is free.

@@ -267,15 +267,8 @@ func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	wait := now.Sub(c.since)
 	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
 	r.wait.addCensored(wait)
-	r.timeline.giveUp(now.Sub(r.began), wait)
-}
-
-// unserved counts an arrival that no client has served before the end of the run.
-func (r *recorder) unserved(wait time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
-	r.wait.addCensored(wait)
+	r.timeline.advance(now.Sub(r.began))
+	r.timeline.wait.addCensored(wait)
 }
 
 // acquire counts an attempt that ends in a hold.
@@ -335,14 +328,6 @@ func (r *recorder) observe(h *histogram, d time.Duration) {
 	h.add(d)
 }
 
-// renew counts a renewal and how late it was.
-func (r *recorder) renew(late time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.totals.Cost.Renewals++
-	r.renewLate.add(late)
-}
-
 // update changes the figures that are not those of a client.
 func (r *recorder) update(change func(*Metrics)) {
 	r.mu.Lock()
@@ -352,9 +337,6 @@ func (r *recorder) update(change func(*Metrics)) {
 
 // setError records an error of the fleet, not of a client.
 func (r *recorder) setError(err error) { r.update(func(m *Metrics) { m.LastErr = err.Error() }) }
-
-// stop ends the elapsed time.
-func (r *recorder) stop(now time.Time) { r.update(func(*Metrics) { r.ended = now }) }
 
 // metrics returns the metrics without the part of the oracle.
 func (r *recorder) metrics(now time.Time) Metrics {
@@ -375,7 +357,11 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	for i := range r.clients {
 		c := &r.clients[i]
 		if c.present {
-			m.Clients.States = append(m.Clients.States, c.shown())
+			state := c.state
+			if c.trouble != Thinking && state != Dead {
+				state = c.trouble
+			}
+			m.Clients.States = append(m.Clients.States, state)
 		}
 		if c.present && c.state == Queued {
 			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(c.since))
@@ -386,13 +372,4 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	}
 	m.Fairness.Jain = ratio(sum*sum, n*squares)
 	return m
-}
-
-// shown returns the state to show: trouble takes precedence over state, except for a
-// dead client.
-func (c *record) shown() ClientState {
-	if c.trouble != Thinking && c.state != Dead {
-		return c.trouble
-	}
-	return c.state
 }

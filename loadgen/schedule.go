@@ -120,9 +120,6 @@ func (s *schedule) giveBack(a arrival) {
 	s.returned = append(s.returned, a.mark)
 }
 
-// lateAfter is how late an arrival may be without counting as late.
-const lateAfter = time.Millisecond
-
 // next draws the next arrival, waits until it is due, and returns it. Open is false if
 // the model is closed, if it becomes closed before the arrival is due, or if stay ends.
 func (s *schedule) next(stay context.Context) (a arrival, open bool) {
@@ -140,7 +137,7 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 		due, changed := s.due(mark), s.changed
 		wait := time.Until(due)
 		if wait <= 0 {
-			return arrival{due, first && wait < -lateAfter, mark}, true
+			return arrival{due, first && wait < -time.Millisecond, mark}, true
 		}
 		s.mu.Unlock()
 		slept := s.sleep(stay, wait, changed)

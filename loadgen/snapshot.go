@@ -52,14 +52,11 @@ type Distribution struct {
 	Censored int64
 }
 
-// maxUnsent is the number of seconds that a process keeps until the next snapshot.
-const maxUnsent = HistorySeconds
-
-// keepSeconds keeps the distribution of each second for [Run.Snapshot].
+// keepSeconds keeps the distribution of each second until the next [Run.Snapshot].
 func (r *recorder) keepSeconds() {
 	r.timeline.keep = func(number int, of Second, waits *histogram) {
 		r.unsent = append(r.unsent, SecondShare{number, of.Acquired, waits.distribution()})
-		r.unsent = r.unsent[max(0, len(r.unsent)-maxUnsent):]
+		r.unsent = r.unsent[max(0, len(r.unsent)-HistorySeconds):]
 	}
 }
 
@@ -102,10 +99,6 @@ func (h *histogram) distribution() Distribution {
 	return Distribution{string(text), h.max, h.censored}
 }
 
-// maxEncoded is the largest length of an encoded histogram. One with all its buckets in use
-// is smaller.
-const maxEncoded = 64 << 10
-
 // addTo adds the distribution to a histogram.
 func (d Distribution) addTo(h *histogram) error {
 	h.max = max(h.max, d.Max)
@@ -113,7 +106,7 @@ func (d Distribution) addTo(h *histogram) error {
 	if d.Counts == "" {
 		return nil
 	}
-	if _, err := base64.StdEncoding.DecodeString(d.Counts); err != nil || len(d.Counts) > maxEncoded {
+	if _, err := base64.StdEncoding.DecodeString(d.Counts); err != nil || len(d.Counts) > 64<<10 { // all its buckets take less
 		return fmt.Errorf("a histogram is not as this program sends it")
 	}
 	hdr, err := hdrhistogram.Decode([]byte(d.Counts))

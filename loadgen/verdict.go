@@ -90,7 +90,7 @@ func (m Metrics) sentences(s Scenario) (all []string) {
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator had too few clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
-	if m.Stall.Longest >= shortOfCPU {
+	if m.Stall.Longest >= 50*time.Millisecond {
 		all = append(all, fmt.Sprintf("The generator had too little CPU time: it was delayed by up to %s, %s in total.", humanize.Precise(m.Stall.Longest), humanize.Precise(m.Stall.Total)))
 	}
 	return all
@@ -106,9 +106,6 @@ func sentence(k oracle.Kind, n int64, end string) string {
 
 // capital returns a text with a capital letter first.
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
-
-// shortOfCPU is how late a timer of the generator may be without a remark.
-const shortOfCPU = 50 * time.Millisecond
 
 // overlapSentence describes the overlaps.
 func (m Metrics) overlapSentence(s Scenario) string {
