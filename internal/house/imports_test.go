@@ -36,6 +36,7 @@ var imports = map[string][]string{
 	"keyspace":                 {"internal/humanize", "internal/shell", "keyspace/internal/cache", "keyspace/internal/sorted"},
 	"keyspace/contention":      {"keyspace"},
 	"keyspace/formats":         {"keyspace"},
+	"keyspace/holds":           {"keyspace"},
 	"keyspace/incident":        {"internal/humanize", "keyspace"},
 	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/internal/cache", "keyspace/internal/sorted"},
 	"keyspace/internal/cache":  {},

@@ -1,0 +1,145 @@
+// Package holds is the ledger of holds and waits: who held a lock, from when to when, how deep, how
+// the hold ended, who waited, and how well each of this is known. Every view of the past of a lock
+// asks the ledger and concludes nothing by itself.
+//
+// The package is pure: it has no clock and no Redis. Its input are the events and the states of a
+// watch or of a recording. A value that nothing proves is unknown, and never zero, false or free.
+package holds
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Grade says how well a moment is known.
+type Grade uint8
+
+// Grades of a moment.
+const (
+	Unknown   Grade = iota // nothing is known of it
+	Exact                  // it was At, as far as the resolution of a read goes
+	NotAfter               // it was At or earlier: a hold that was found lasts at least since then
+	NotBefore              // it was At or later: a hold that was seen last then lasted at least until then
+	Between                // it was between At and Upto: two reads show the change
+)
+
+// Moment is a moment on the clock of the lock's server, and how well it is known.
+type Moment struct {
+	At    time.Time
+	Upto  time.Time // of the grade Between
+	Grade Grade
+}
+
+// Known reports whether there is a bound of the moment.
+func (m Moment) Known() bool { return m.Grade != Unknown }
+
+// Latest returns the latest time at which the moment may have been; false if there is none.
+func (m Moment) Latest() (time.Time, bool) {
+	switch m.Grade {
+	case Exact, NotAfter:
+		return m.At, true
+	case Between:
+		return m.Upto, true
+	}
+	return time.Time{}, false
+}
+
+// Step is a change of the reentry depth of a hold.
+type Step struct {
+	At    time.Time
+	Depth int
+}
+
+// Proof says what shows the end of a hold, from the strongest to none.
+type Proof uint8
+
+// Proofs of an end.
+const (
+	NoProof     Proof = iota // the hold is gone; the reason is not known
+	ByReport                 // the server or the library reported this end of this lock
+	ByDeadline               // the deadline had passed when the end was read
+	BySuccessor              // another holder has its place
+	ByLoss                   // all locks of the server or the database were lost at once
+)
+
+// End is how a hold ended. The kind is zero while it lasts.
+type End struct {
+	Kind  keyspace.EventKind
+	Proof Proof
+}
+
+// Hold is one token's possession of a lock. It never changes after it has ended.
+type Hold struct {
+	Lock   keyspace.ID     // on any node
+	Holder keyspace.Holder // as last read: its token, label, mode, depth and deadline
+	Shared bool            // other holds of the lock may last at the same time
+	From   Moment
+	To     Moment    // unknown while the hold lasts
+	Seen   time.Time // of the last read that shows it
+	End    End
+
+	TTL      time.Duration // time to live that its client has set, as read; 0 = unknown, or it never expires
+	Renewals int           // that were seen
+	Renewed  []time.Time   // of the latest renewals, at most maxRenewed
+	Depth    []Step        // the latest changes, at most maxSteps; none: it was always that of Holder
+
+	serial uint64 // rises with each hold of the ledger
+}
+
+// Lasts reports whether the hold had not ended when the ledger was asked.
+func (h *Hold) Lasts() bool { return h.End.Kind == "" }
+
+// Until returns the end of the hold, or now while it lasts.
+func (h *Hold) Until(now time.Time) time.Time {
+	if h.Lasts() {
+		return now
+	}
+	return h.To.At
+}
+
+// Held returns how long the hold lasted up to now. atLeast says that it may have begun earlier; the
+// duration is 0 if the begin is not known.
+func (h *Hold) Held(now time.Time) (held time.Duration, atLeast bool) {
+	if !h.From.Known() {
+		return 0, true
+	}
+	return max(0, h.Until(now).Sub(h.From.At)), h.From.Grade != Exact
+}
+
+// Source says how the number of waiting clients is known. No source shows more waiters than there
+// are, so of several figures the largest is the best.
+type Source string
+
+// Sources, from the weakest.
+const (
+	Asked  Source = "asked"  // another client has asked for the held lock: at least one waits
+	Seen   Source = "seen"   // MONITOR has shown the attempts of the waiters
+	Stored Source = "stored" // the library stores its waiters, or the server lists them
+	Own    Source = "exact"  // the waiting clients are those of the load of this process
+)
+
+// Wait is the wait of one client, or of several of which only the number is known.
+type Wait struct {
+	Waiter  string // "" = only the number is known
+	Clients int    // that wait, at least
+	Source  Source
+	From    Moment
+	To      Moment    // unknown while they wait
+	Proven  time.Time // the last moment at which the wait is proven
+}
+
+// Lasts reports whether the wait had not ended when the ledger was asked.
+func (w *Wait) Lasts() bool { return !w.To.Known() }
+
+// Until returns the end of the wait. A wait that lasts is proven up to now if its clients are
+// stored, else up to the last request.
+func (w *Wait) Until(now time.Time) time.Time {
+	switch {
+	case !w.Lasts():
+		return w.To.At
+	case w.Source == Asked:
+		return w.Proven
+	}
+	return now
+}

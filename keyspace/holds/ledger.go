@@ -1,0 +1,375 @@
+package holds
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Bounds of a [Ledger]. A lock to which nothing has happened costs nothing.
+const (
+	maxHolds    = 512    // of one lock
+	maxAllHolds = 50_000 // of all locks: about 20 MB
+	maxRenewed  = 8      // times of renewals of one hold
+	maxSteps    = 32     // changes of the depth of one hold
+)
+
+// Ledger records the holds and the waits of locks, wherever they are stored: a failover, or a slot
+// that moves, ends nothing. The zero value is empty. It is for one goroutine at a time.
+type Ledger struct {
+	Most int // holds in all; 0 = 50,000
+
+	locks  map[keyspace.ID]*account // on any node
+	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
+	serial uint64
+	whole  time.Time // earlier holds of any lock may be discarded
+}
+
+// account is what is known of one lock.
+type account struct {
+	holds   []Hold    // in the order of their begins
+	ended   []Wait    // in the order of their ends
+	waiting []Wait    // of clients with names
+	unnamed Wait      // of clients whose names are not known; no clients: none wait
+	whole   time.Time // earlier holds and waits may be discarded
+}
+
+// Event records a change of a lock. Events come in the order in which they were read, before the
+// state that follows them.
+func (g *Ledger) Event(e *keyspace.Event) {
+	id := e.Lock.ID().OnAnyNode()
+	a := g.locks[id]
+	if a == nil {
+		if e.Kind == keyspace.Discovered && e.Holder.Since.IsZero() && !e.Holder.Seen.IsZero() {
+			return // found again: the state has it
+		}
+		a = g.open(id, &e.Lock, e)
+	}
+	switch {
+	case e.Kind.Ends():
+		a.end(g, id, e)
+	case e.Kind == keyspace.Discovered, e.Kind == keyspace.Acquired:
+		a.begin(g, id, &e.Lock, e.Holder, e.At, e.Kind)
+	case e.Kind == keyspace.WaiterJoined:
+		a.joins(e.Waiter, e.At)
+	case e.Kind == keyspace.WaiterLeft:
+		a.leaves(e.Waiter.ID, e.At)
+	default:
+		a.changed(e)
+	}
+}
+
+// open adds the account of a lock. It begins with the holders before an event; the lock of the
+// event is that after it.
+func (g *Ledger) open(id keyspace.ID, l *keyspace.Lock, e *keyspace.Event) *account {
+	if g.locks == nil {
+		g.locks = make(map[keyspace.ID]*account)
+	}
+	a := &account{whole: g.whole}
+	g.locks[id] = a
+	for _, h := range l.Holders {
+		if h.ID != e.Holder.ID && (shared(l, h) || !e.Kind.Ends()) {
+			a.begin(g, id, l, h, e.At, keyspace.Discovered)
+		}
+	}
+	return a
+}
+
+// State corrects what the events have missed: a lock of the delta has just the holders and the
+// waiters that it has there, and one that is gone has none.
+func (g *Ledger) State(d keyspace.Delta) {
+	for _, l := range d.Locks {
+		id := l.ID().OnAnyNode()
+		a := g.locks[id]
+		if a == nil && l.LeastWaiters(d.At) == 0 {
+			continue
+		}
+		if a == nil {
+			a = g.open(id, l, &keyspace.Event{At: d.At})
+		}
+		a.correct(g, id, l, d.At)
+	}
+	for _, id := range d.Ended() {
+		if a := g.locks[id]; a != nil {
+			a.correct(g, id, &keyspace.Lock{}, d.At)
+		}
+	}
+}
+
+// correct makes the holds and the waits of a lock those of a read.
+func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
+	for i := range a.holds {
+		h := &a.holds[i]
+		if !h.Lasts() {
+			continue
+		}
+		if now, holds := l.Holder(h.Holder.ID); holds {
+			h.update(l, now, at)
+		} else {
+			h.finish(End{keyspace.Vanished, NoProof}, Moment{h.Seen, at, Between})
+		}
+	}
+	for _, h := range l.Holders {
+		a.begin(g, id, l, h, at, keyspace.Discovered)
+	}
+	a.observe(l, at)
+}
+
+// begin adds a hold, unless it is known.
+func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) *Hold {
+	if h := a.find(holder.ID); h != nil || holder.ID == "" {
+		return h
+	}
+	g.serial++
+	h := Hold{Lock: id, Holder: holder, Shared: shared(l, holder), From: began(holder, at, kind), Seen: at, serial: g.serial}
+	h.update(l, holder, at)
+	for i := range a.holds { // the time in a token is that of the attempt
+		if before := &a.holds[i]; !h.Shared && !before.Shared && before.To.At.After(h.From.At) {
+			h.From.At = before.To.At
+		}
+	}
+	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
+	a.holds = slices.Insert(a.holds, i, h)
+	g.count(id)
+	return a.find(holder.ID)
+}
+
+// began returns when a hold began that was read at a time.
+func began(h keyspace.Holder, at time.Time, kind keyspace.EventKind) Moment {
+	switch {
+	case !h.Since.IsZero():
+		return Moment{At: h.Since, Grade: Exact}
+	case kind == keyspace.Acquired:
+		return Moment{At: at, Grade: Exact}
+	default:
+		return Moment{At: cmp.Or(h.Seen, at), Grade: NotAfter}
+	}
+}
+
+// shared reports whether other holds may last beside one of a holder.
+func shared(l *keyspace.Lock, h keyspace.Holder) bool {
+	return h.Mode == keyspace.Read || l.Kind == keyspace.Semaphore
+}
+
+// find returns the hold of a token that lasts, or nil.
+func (a *account) find(token string) *Hold {
+	for i := len(a.holds) - 1; i >= 0; i-- {
+		if h := &a.holds[i]; h.Lasts() && h.Holder.ID == token {
+			return h
+		}
+	}
+	return nil
+}
+
+// update takes what a read says of a hold that lasts.
+func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
+	if now.Count != h.Holder.Count {
+		h.Depth = newest(append(h.Depth, Step{at, now.Count}), maxSteps)
+	}
+	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
+	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
+	if len(l.Holders) == 1 && l.Renewals > h.Renewals { // renewals that had no event
+		h.Renewals = l.Renewals
+		h.Renewed = newest(append(h.Renewed, l.Renewed), maxRenewed)
+	}
+}
+
+// changed takes a change of holds that last.
+func (a *account) changed(e *keyspace.Event) {
+	for i := range a.holds {
+		h := &a.holds[i]
+		now, holds := e.Lock.Holder(h.Holder.ID)
+		if !h.Lasts() || !holds || e.Holder.ID != "" && e.Holder.ID != h.Holder.ID {
+			continue
+		}
+		h.update(&e.Lock, now, e.At)
+		if e.Kind == keyspace.Renewed {
+			h.renew(e.At)
+		}
+	}
+}
+
+// renew takes a renewal.
+func (h *Hold) renew(at time.Time) {
+	if k := len(h.Renewed); k > 0 && !at.After(h.Renewed[k-1]) {
+		return // a state had it already
+	}
+	h.Renewals++
+	h.Renewed = newest(append(h.Renewed, at), maxRenewed)
+	h.TTL = setting(h.Holder.Expires, at)
+}
+
+// setting returns the time to live that a client has set a moment before a read, rounded up; 0 = it
+// has set none.
+func setting(deadline, read time.Time) time.Duration {
+	if deadline.IsZero() {
+		return 0
+	}
+	const unit = 100 * time.Millisecond
+	return max(0, (deadline.Sub(read) + unit - 1).Truncate(unit))
+}
+
+// end takes the end of a hold. One that was not known begins as its event says.
+func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
+	h := a.find(e.Holder.ID)
+	if h == nil {
+		if h = a.begin(g, id, &e.Lock, e.Holder, e.At, keyspace.Discovered); h == nil {
+			return
+		}
+		if e.Held > 0 {
+			h.From = Moment{At: e.Ended().Add(-e.Held), Grade: Exact}
+		}
+	}
+	h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
+	h.finish(End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
+	if _, asLastSeen := e.Lock.Holder(e.Holder.ID); asLastSeen { // the lock is gone: the event has it as it was
+		a.observe(&keyspace.Lock{}, e.At)
+	}
+}
+
+// proofOf returns what an event proves of the end that it reports.
+func proofOf(e *keyspace.Event) Proof {
+	switch e.Kind {
+	case keyspace.Vanished:
+		return NoProof
+	case keyspace.Expired:
+		return ByDeadline
+	case keyspace.Stolen, keyspace.Replaced, keyspace.HandedOver:
+		return BySuccessor
+	case keyspace.Lost, keyspace.Flushed:
+		return ByLoss
+	}
+	return ByReport
+}
+
+// finish ends a hold.
+func (h *Hold) finish(end End, to Moment) {
+	h.End, h.To = end, to
+	if to.At.Before(h.From.At) {
+		h.From.At = to.At
+	}
+}
+
+// count counts a hold that was added to a lock. If there are too many, it discards the oldest.
+func (g *Ledger) count(id keyspace.ID) {
+	if a := g.locks[id]; len(a.holds) > maxHolds {
+		a.discard()
+	}
+	if g.added = append(g.added, id); len(g.added) <= cmp.Or(g.Most, maxAllHolds) {
+		return
+	}
+	oldest := g.added[0]
+	g.added = g.added[1:]
+	switch a := g.locks[oldest]; {
+	case a == nil:
+	case a.discard():
+		g.whole = keyspace.Later(g.whole, a.whole)
+	case len(a.ended) == 0 && a.waiters() == 0: // it has only holds that last
+		delete(g.locks, oldest) // the next event, or a state with waiters, opens it again
+	}
+}
+
+// discard discards the oldest hold that has ended, and the waits until then. It is false if there is
+// no such hold.
+func (a *account) discard() bool {
+	i := slices.IndexFunc(a.holds, func(h Hold) bool { return !h.Lasts() })
+	if i < 0 {
+		return false
+	}
+	a.whole = keyspace.Later(a.whole, a.holds[i].To.At)
+	a.holds = slices.Delete(a.holds, i, i+1)
+	a.ended = slices.DeleteFunc(a.ended, func(w Wait) bool { return !w.To.At.After(a.whole) })
+	return true
+}
+
+// newest returns the last n elements of a list.
+func newest[T any](all []T, n int) []T {
+	if len(all) <= n {
+		return all
+	}
+	return slices.Clone(all[len(all)-n:])
+}
+
+// Forget drops the locks whose last hold or wait ended before a time.
+func (g *Ledger) Forget(before time.Time) {
+	for id, a := range g.locks {
+		if a.lastSeen().Before(before) {
+			delete(g.locks, id)
+		}
+	}
+}
+
+// lastSeen returns the end of the last hold or wait; a time in the far future while one lasts.
+func (a *account) lastSeen() (last time.Time) {
+	if a.waiters() > 0 {
+		return farFuture
+	}
+	for i := range a.holds {
+		if a.holds[i].Lasts() {
+			return farFuture
+		}
+		last = keyspace.Later(last, a.holds[i].To.At)
+	}
+	if k := len(a.ended); k > 0 {
+		last = keyspace.Later(last, a.ended[k-1].To.At)
+	}
+	return last
+}
+
+var farFuture = time.Unix(1<<40, 0)
+
+// Locks yields the locks with a past, in no order.
+func (g *Ledger) Locks() iter.Seq[keyspace.ID] {
+	return func(yield func(keyspace.ID) bool) {
+		for id := range g.locks {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// Of returns the past of a lock. One without an account has only the holds of now, a read of it at a
+// time; nil: it was not read.
+func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
+	id = id.OnAnyNode()
+	a := g.locks[id]
+	if a == nil && now != nil {
+		a = &account{whole: g.whole}
+		for _, h := range now.Holders {
+			a.holds = append(a.holds, Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, keyspace.Discovered), Seen: at})
+		}
+	}
+	if a == nil {
+		return Past{Whole: g.whole}
+	}
+	past := Past{Holds: a.holds, Waits: slices.Concat(a.ended, a.waiting), Whole: a.whole}
+	if a.unnamed.Clients > 0 {
+		past.Waits = append(past.Waits, a.unnamed)
+	}
+	return past
+}
+
+// Past is the past of one lock. The holds are those of the ledger: the next change may change those
+// that last.
+type Past struct {
+	Holds []Hold    // in the order of their begins
+	Waits []Wait    // those that have ended, in the order of their ends, then the others
+	Whole time.Time // earlier holds and waits may be missing
+}
+
+// After returns the hold that followed another one: the first that began when it had ended.
+func (p Past) After(h *Hold) (*Hold, bool) {
+	if h.Lasts() {
+		return nil, false
+	}
+	for i := range p.Holds {
+		if next := &p.Holds[i]; next.serial != h.serial && !next.From.At.Before(h.To.At) {
+			return next, true
+		}
+	}
+	return nil, false
+}

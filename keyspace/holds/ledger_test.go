@@ -1,0 +1,271 @@
+package holds_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/internal/check"
+	"locktop/keyspace"
+	"locktop/keyspace/holds"
+)
+
+// start is the moment from which the times of these tests count, in seconds.
+var start = time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
+
+func at(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+
+// read is a read of the lock "k" with holders.
+func read(holders ...keyspace.Holder) *keyspace.Lock {
+	l := &keyspace.Lock{Key: "k", Node: "a:1", Kind: keyspace.Mutex, Holders: holders}
+	if len(holders) > 0 {
+		l.Expires = holders[0].Expires
+	}
+	return l
+}
+
+// by is a holder of whom only the token is known.
+func by(token string) keyspace.Holder { return keyspace.Holder{ID: token, Count: 1} }
+
+// since is a holder whose begin was seen.
+func since(token string, s float64) keyspace.Holder {
+	return keyspace.Holder{ID: token, Count: 1, Since: at(s)}
+}
+
+// book is a ledger that is told what happened to the lock.
+type book struct{ holds.Ledger }
+
+func (b *book) event(s float64, kind keyspace.EventKind, l *keyspace.Lock, h keyspace.Holder) {
+	e := keyspace.Event{At: at(s), Kind: kind, Lock: *l, Holder: h}
+	if kind.Ends() && !h.Since.IsZero() {
+		e.Held = e.Ended().Sub(h.Since)
+	}
+	b.Event(&e)
+}
+
+// state tells the ledger how the lock is at a time; nil: it is gone.
+func (b *book) state(s float64, l *keyspace.Lock) {
+	d := keyspace.Delta{Snapshot: keyspace.Snapshot{At: at(s)}}
+	if l == nil {
+		d.Gone = []keyspace.ID{read().ID()}
+	} else {
+		d.Locks = []*keyspace.Lock{l}
+	}
+	b.State(d)
+}
+
+// waits is a lock with waiters beside its holders.
+func waits(l *keyspace.Lock, waiters ...string) *keyspace.Lock {
+	for _, w := range waiters {
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: w})
+	}
+	return l
+}
+
+// told returns the holds and the waits of the lock, one a line.
+func told(p holds.Past) string {
+	var out strings.Builder
+	seconds := func(m holds.Moment) string {
+		s := func(t time.Time) string { return fmt.Sprint(t.Sub(start).Seconds()) }
+		switch m.Grade {
+		case holds.Exact:
+			return s(m.At)
+		case holds.NotAfter:
+			return "≤" + s(m.At)
+		case holds.NotBefore:
+			return "≥" + s(m.At)
+		case holds.Between:
+			return s(m.At) + "~" + s(m.Upto)
+		}
+		return "?"
+	}
+	for _, h := range p.Holds {
+		fmt.Fprintf(&out, "%s %s to %s", h.Holder.ID, seconds(h.From), seconds(h.To))
+		if !h.Lasts() {
+			fmt.Fprintf(&out, " %s (%s)", h.End.Kind, []string{"no proof", "report", "deadline", "successor", "loss"}[h.End.Proof])
+		}
+		if h.Renewals > 0 {
+			fmt.Fprintf(&out, ", renewed %d", h.Renewals)
+		}
+		for _, s := range h.Depth {
+			fmt.Fprintf(&out, ", depth %d at %v", s.Depth, s.At.Sub(start).Seconds())
+		}
+		out.WriteString("\n")
+	}
+	for _, w := range p.Waits {
+		fmt.Fprintf(&out, "wait %s×%d %s, %s to %s\n", w.Waiter, w.Clients, w.Source, seconds(w.From), seconds(w.To))
+	}
+	return out.String()
+}
+
+// The hard points are those that each view of the past answered by itself.
+func TestTheHardPoints(t *testing.T) {
+	expiring := func(token string, from, deadline float64) keyspace.Holder {
+		h := since(token, from)
+		h.Expires = at(deadline)
+		return h
+	}
+	deep := func(h keyspace.Holder, depth int) keyspace.Holder {
+		h.Count = depth
+		return h
+	}
+	reader := func(h keyspace.Holder) keyspace.Holder {
+		h.Mode = keyspace.Read
+		return h
+	}
+	for name, c := range map[string]struct {
+		do   func(*book)
+		want string
+	}{
+		"a hold from its begin to its release": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.event(3, keyspace.Released, read(), since("a", 1))
+		}, "a 1 to 3 released (report)\n"},
+		"the lock of the event is as last seen, and still lists the holder": {func(b *book) {
+			b.event(1, keyspace.Acquired, waits(read(since("a", 1)), "w"), since("a", 1))
+			b.state(1, waits(read(since("a", 1)), "w"))
+			b.event(3, keyspace.Released, waits(read(since("a", 1)), "w"), since("a", 1))
+		}, "a 1 to 3 released (report)\nwait w×1 stored, ≤1 to 3\n"},
+		"the begin is not known": {func(b *book) {
+			b.event(5, keyspace.Discovered, read(by("a")), by("a"))
+			b.event(7, keyspace.Released, read(), by("a"))
+		}, "a ≤5 to 7 released (report)\n"},
+		"the event of the end is missing": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.state(2, read(since("a", 1)))
+			b.state(4, nil)
+		}, "a 1 to 2~4 gone (no proof)\n"},
+		"the events of an end and of the next begin are missing": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.state(2, read(since("a", 1)))
+			b.state(4, read(by("b")))
+		}, "a 1 to 2~4 gone (no proof)\nb ≤4 to ?\n"},
+		"only the end was seen": {func(b *book) {
+			b.event(9, keyspace.Released, read(), since("a", 4))
+		}, "a 4 to 9 released (report)\n"},
+		"a hand-over is read late: the time in the token is that of the attempt": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.event(5, keyspace.HandedOver, read(since("b", 2)), since("a", 1))
+			b.event(5, keyspace.Acquired, read(since("b", 2)), since("b", 2))
+		}, "a 1 to 5 handed-over (successor)\nb 5 to ?\n"},
+		"an expiry that is read late ends at its deadline": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(expiring("a", 1, 4)), expiring("a", 1, 4))
+			b.event(6, keyspace.Expired, read(), expiring("a", 1, 4))
+		}, "a 1 to 4 expired (deadline)\n"},
+		"the node changed: it is the same hold": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			moved := read(since("a", 1))
+			moved.Node = "b:1"
+			b.State(keyspace.Delta{Snapshot: keyspace.Snapshot{At: at(3), Locks: []*keyspace.Lock{moved}}, Gone: []keyspace.ID{read().ID()}})
+			b.event(5, keyspace.Released, moved, since("a", 1))
+		}, "a 1 to 5 released (report)\n"},
+		"readers hold together, and one of them has its own deadline": {func(b *book) {
+			l := &keyspace.Lock{Key: "k", Kind: keyspace.RW, Holders: []keyspace.Holder{reader(expiring("a", 1, 4)), reader(expiring("b", 2, 9))}}
+			b.event(1, keyspace.Acquired, l, reader(expiring("a", 1, 4)))
+			b.event(2, keyspace.Acquired, l, reader(expiring("b", 2, 9)))
+			left := &keyspace.Lock{Key: "k", Kind: keyspace.RW, Holders: []keyspace.Holder{reader(expiring("b", 2, 9))}}
+			b.event(5, keyspace.Expired, left, reader(expiring("a", 1, 4)))
+		}, "a 1 to 4 expired (deadline)\nb 2 to ?\n"},
+		"renewals": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(expiring("a", 1, 4)), expiring("a", 1, 4))
+			b.event(2, keyspace.Renewed, read(expiring("a", 1, 5)), expiring("a", 1, 5))
+			b.event(3, keyspace.Renewed, read(expiring("a", 1, 6)), expiring("a", 1, 6))
+		}, "a 1 to ?, renewed 2\n"},
+		"the depth of a reentrant hold": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.event(2, keyspace.Reentered, read(deep(since("a", 1), 2)), deep(since("a", 1), 2))
+			b.event(3, keyspace.Exited, read(since("a", 1)), since("a", 1))
+		}, "a 1 to ?, depth 2 at 2, depth 1 at 3\n"},
+		"a second process with the same token ends no hold": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("1", 1)), since("1", 1))
+			b.event(2, keyspace.Acquired, read(since("1", 1)), since("1", 1))
+			b.event(3, keyspace.Released, read(), since("1", 1))
+		}, "1 1 to 3 released (report)\n"},
+		"keys that a full sync brings": {func(b *book) {
+			b.state(1, nil)
+			b.event(2, keyspace.Discovered, read(by("a")), by("a"))
+		}, "a ≤2 to ?\n"},
+		"the server lost the lock": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.event(3, keyspace.Lost, read(since("a", 1)), since("a", 1))
+		}, "a 1 to 3 lost (loss)\n"},
+		"a client that only asks has waited up to its last request": {func(b *book) {
+			asked := func(s float64) *keyspace.Lock {
+				l := read(since("a", 1))
+				l.AskedAt = at(s)
+				return l
+			}
+			b.state(2, asked(2))
+			b.state(3, asked(3))
+			b.state(9, asked(3))
+		}, "a 1 to ?\nwait ×1 asked, ≤2 to 3\n"},
+		"waiters without names": {func(b *book) {
+			counted := func(n int) *keyspace.Lock {
+				l := read(since("a", 1))
+				l.Waiting = n
+				return l
+			}
+			b.state(2, counted(3))
+			b.state(4, counted(1))
+			b.state(5, counted(0))
+		}, "a 1 to ?\nwait ×3 stored, ≤2 to 4\nwait ×1 stored, ≤4 to 5\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b book
+			c.do(&b)
+			check.Equal(t, told(b.Of(read().ID(), nil, at(10))), c.want)
+		})
+	}
+}
+
+// A lock to which nothing has happened has the holds of a read, and takes no memory.
+func TestALockWithoutEventsHasTheHoldsOfARead(t *testing.T) {
+	var b book
+	b.state(1, read(by("a")))
+	for range b.Locks() {
+		t.Error("it has an account")
+	}
+	check.Equal(t, told(b.Of(read().ID(), read(by("a")), at(2))), "a ≤2 to ?\n")
+}
+
+func TestTheNextHoldIsAsked(t *testing.T) {
+	var b book
+	for i, token := range []string{"a", "b", "c"} {
+		s := float64(10 * i)
+		b.event(s, keyspace.Acquired, read(since(token, s)), since(token, s))
+		b.event(s+5, keyspace.Released, read(), since(token, s))
+	}
+	p := b.Of(read().ID(), nil, at(30))
+	next, ok := p.After(&p.Holds[0])
+	check.Require(t, ok && next.Holder.ID == "b", "after a: %v", next)
+	_, ok = p.After(&p.Holds[2])
+	check.True(t, !ok, "there is a hold after the last one")
+}
+
+// Of too many holds the oldest are dropped, and the past says from when on it is whole.
+func TestTheLedgerIsBounded(t *testing.T) {
+	b := book{holds.Ledger{Most: 1000}}
+	hold := func(key string, s float64) {
+		l := read(since("a", s))
+		l.Key = key
+		b.event(s, keyspace.Acquired, l, since("a", s))
+		free := read()
+		free.Key = key
+		b.event(s+0.5, keyspace.Released, free, since("a", s))
+	}
+	for i := range 2000 {
+		hold("k", float64(i))
+	}
+	p := b.Of(read().ID(), nil, at(3000))
+	check.AtMost(t, len(p.Holds), 512, "holds of one lock")
+	check.Equal(t, p.Whole, p.Holds[0].From.At.Add(-time.Second/2))
+	for i := range 3000 {
+		hold(fmt.Sprint("other:", i), float64(2000+i))
+	}
+	all := 0
+	for id := range b.Locks() {
+		all += len(b.Of(id, nil, at(9000)).Holds)
+	}
+	check.AtMost(t, all, 1000, "holds in all")
+}

@@ -1,0 +1,87 @@
+package holds
+
+import (
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// joins takes that a client waits.
+func (a *account) joins(w keyspace.Waiter, at time.Time) {
+	if a.waits(w.ID) < 0 {
+		a.waiting = append(a.waiting, Wait{Waiter: w.ID, Clients: 1, Source: Stored, From: since(w, at), Proven: at})
+	}
+}
+
+// since returns since when a client waits that was read at a time.
+func since(w keyspace.Waiter, at time.Time) Moment {
+	switch {
+	case !w.Since.IsZero():
+		return Moment{At: w.Since, Grade: Exact}
+	case !w.Seen.IsZero():
+		return Moment{At: w.Seen, Grade: NotAfter}
+	}
+	return Moment{At: at, Grade: NotAfter}
+}
+
+// waits returns the position of the wait of a client that lasts; −1: there is none.
+func (a *account) waits(client string) int {
+	return slices.IndexFunc(a.waiting, func(w Wait) bool { return w.Waiter == client })
+}
+
+// leaves takes that a client waits no longer.
+func (a *account) leaves(client string, at time.Time) {
+	if i := a.waits(client); i >= 0 {
+		w := a.waiting[i]
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		a.finish(w, at)
+	}
+}
+
+// finish adds a wait that has ended.
+func (a *account) finish(w Wait, at time.Time) {
+	if !at.After(w.From.At) {
+		return
+	}
+	w.To = Moment{At: at, Grade: Exact}
+	if a.ended = append(a.ended, w); len(a.ended) > 2*maxHolds {
+		a.ended = newest(a.ended, maxHolds)
+		a.whole = keyspace.Later(a.whole, a.ended[0].To.At)
+	}
+}
+
+// observe takes the waiters of a lock as they are at a time. A client that only asks has waited up
+// to its last request.
+func (a *account) observe(l *keyspace.Lock, at time.Time) {
+	for i := len(a.waiting) - 1; i >= 0; i-- {
+		w := &a.waiting[i]
+		if slices.ContainsFunc(l.Waiters, func(now keyspace.Waiter) bool { return now.ID == w.Waiter }) {
+			w.Proven = at
+			continue
+		}
+		a.leaves(w.Waiter, at)
+	}
+	for _, w := range l.Waiters {
+		a.joins(w, at)
+	}
+	now := Wait{Clients: l.WaiterCount() - len(l.Waiters), Source: Stored, From: Moment{At: at, Grade: NotAfter}, Proven: at}
+	if l.LeastWaiters(at) > l.WaiterCount() {
+		now = Wait{Clients: 1, Source: Asked, From: Moment{At: l.AskedAt, Grade: NotAfter}, Proven: l.AskedAt}
+	}
+	was := &a.unnamed
+	if was.Clients > 0 && was.Source == Stored {
+		was.Proven = at
+	}
+	if was.Clients == now.Clients && was.Source == now.Source && now.Proven.Sub(was.Proven) <= keyspace.AskedWithin {
+		was.Proven = now.Proven
+		return
+	}
+	if was.Clients > 0 {
+		a.finish(*was, was.Proven)
+	}
+	*was = now
+}
+
+// waiters returns how many clients wait, at least.
+func (a *account) waiters() int { return len(a.waiting) + a.unnamed.Clients }
