@@ -17,11 +17,10 @@ type Grade uint8
 
 // Grades of a moment.
 const (
-	Unknown   Grade = iota // nothing is known of it
-	Exact                  // it was At, as far as the resolution of a read goes
-	NotAfter               // it was At or earlier: a hold that was found lasts at least since then
-	NotBefore              // it was At or later: a hold that was seen last then lasted at least until then
-	Between                // it was between At and Upto: two reads show the change
+	Unknown  Grade = iota // nothing is known of it
+	Exact                 // it was At, as far as the resolution of a read goes
+	NotAfter              // it was At or earlier: a hold that was found lasts at least since then
+	Between               // it was between At and Upto, both included
 )
 
 // Moment is a moment on the clock of the lock's server, and how well it is known.
@@ -34,15 +33,26 @@ type Moment struct {
 // Known reports whether there is a bound of the moment.
 func (m Moment) Known() bool { return m.Grade != Unknown }
 
+// Earliest returns the earliest time at which the moment may have been; false if there is none.
+func (m Moment) Earliest() (time.Time, bool) {
+	return m.At, m.Grade == Exact || m.Grade == Between
+}
+
 // Latest returns the latest time at which the moment may have been; false if there is none.
 func (m Moment) Latest() (time.Time, bool) {
-	switch m.Grade {
-	case Exact, NotAfter:
-		return m.At, true
-	case Between:
+	if m.Grade == Between {
 		return m.Upto, true
 	}
-	return time.Time{}, false
+	return m.At, m.Known()
+}
+
+// between returns the moment that was in a span; it is exact if two reads of one time can differ so
+// much.
+func between(from, upto time.Time) Moment {
+	if upto.Sub(from) <= keyspace.DeadlineJitter {
+		return Moment{At: from, Grade: Exact}
+	}
+	return Moment{from, upto, Between}
 }
 
 // Step is a change of the reentry depth of a hold.
@@ -74,9 +84,9 @@ type Hold struct {
 	Lock   keyspace.ID     // on any node
 	Holder keyspace.Holder // as last read: its token, label, mode, depth and deadline
 	Shared bool            // other holds of the lock may last at the same time
-	From   Moment
-	To     Moment    // unknown while the hold lasts
-	Seen   time.Time // of the last read that shows it
+	From   Moment          // the time in a token is that of the attempt, by the clock of the client: the earliest one
+	To     Moment          // unknown while the hold lasts
+	Seen   time.Time       // of the last read that shows it
 	End    End
 
 	TTL      time.Duration // time to live that its client has set, as read; 0 = unknown, or it never expires
@@ -90,21 +100,23 @@ type Hold struct {
 // Lasts reports whether the hold had not ended when the ledger was asked.
 func (h *Hold) Lasts() bool { return h.End.Kind == "" }
 
-// Until returns the end of the hold, or now while it lasts.
-func (h *Hold) Until(now time.Time) time.Time {
-	if h.Lasts() {
-		return now
+// Held returns how long the hold lasted up to now, at least and at most. most is negative if nothing
+// limits it, because the begin is not known.
+func (h *Hold) Held(now time.Time) (least, most time.Duration) {
+	end := Moment{At: now, Grade: Exact}
+	if !h.Lasts() {
+		end = h.To
 	}
-	return h.To.At
-}
-
-// Held returns how long the hold lasted up to now. atLeast says that it may have begun earlier; the
-// duration is 0 if the begin is not known.
-func (h *Hold) Held(now time.Time) (held time.Duration, atLeast bool) {
-	if !h.From.Known() {
-		return 0, true
+	first, _ := end.Earliest()
+	last, _ := end.Latest()
+	began, known := h.From.Latest()
+	if known {
+		least = max(0, first.Sub(began))
 	}
-	return max(0, h.Until(now).Sub(h.From.At)), h.From.Grade != Exact
+	if earliest, known := h.From.Earliest(); known {
+		return least, last.Sub(earliest)
+	}
+	return least, -1
 }
 
 // Source says how the number of waiting clients is known. No source shows more waiters than there

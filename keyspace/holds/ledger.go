@@ -20,7 +20,8 @@ const (
 // Ledger records the holds and the waits of locks, wherever they are stored: a failover, or a slot
 // that moves, ends nothing. The zero value is empty. It is for one goroutine at a time.
 type Ledger struct {
-	Most int // holds in all; 0 = 50,000
+	Most   int // holds in all; 0 = 50,000
+	OfLock int // holds of one lock; 0 = 512
 
 	locks  map[keyspace.ID]*account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
@@ -31,10 +32,13 @@ type Ledger struct {
 // account is what is known of one lock.
 type account struct {
 	holds   []Hold    // in the order of their begins
+	lasting int       // holds that have not ended
+	free    time.Time // end of the last hold that excludes others
 	ended   []Wait    // in the order of their ends
 	waiting []Wait    // of clients with names
 	unnamed Wait      // of clients whose names are not known; no clients: none wait
 	whole   time.Time // earlier holds and waits may be discarded
+	most    int       // Ledger.OfLock
 }
 
 // Event records a change of a lock. Events come in the order in which they were read, before the
@@ -68,7 +72,7 @@ func (g *Ledger) open(id keyspace.ID, l *keyspace.Lock, e *keyspace.Event) *acco
 	if g.locks == nil {
 		g.locks = make(map[keyspace.ID]*account)
 	}
-	a := &account{whole: g.whole}
+	a := &account{whole: g.whole, most: g.OfLock}
 	g.locks[id] = a
 	for _, h := range l.Holders {
 		if h.ID != e.Holder.ID && (shared(l, h) || !e.Kind.Ends()) {
@@ -101,15 +105,11 @@ func (g *Ledger) State(d keyspace.Delta) {
 
 // correct makes the holds and the waits of a lock those of a read.
 func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
-	for i := range a.holds {
-		h := &a.holds[i]
-		if !h.Lasts() {
-			continue
-		}
+	for h := range a.open {
 		if now, holds := l.Holder(h.Holder.ID); holds {
 			h.update(l, now, at)
 		} else {
-			h.finish(End{keyspace.Vanished, NoProof}, Moment{h.Seen, at, Between})
+			a.finish(h, End{keyspace.Vanished, NoProof}, between(h.Seen, at))
 		}
 	}
 	for _, h := range l.Holders {
@@ -124,28 +124,31 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 		return h
 	}
 	g.serial++
-	h := Hold{Lock: id, Holder: holder, Shared: shared(l, holder), From: began(holder, at, kind), Seen: at, serial: g.serial}
-	h.update(l, holder, at)
-	for i := range a.holds { // the time in a token is that of the attempt
-		if before := &a.holds[i]; !h.Shared && !before.Shared && before.To.At.After(h.From.At) {
-			h.From.At = before.To.At
-		}
+	h := Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Seen: at, serial: g.serial}
+	var free time.Time
+	if !h.Shared {
+		free = a.free
 	}
+	h.From = began(holder, at, free, kind)
+	h.update(l, holder, at)
 	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
-	a.holds = slices.Insert(a.holds, i, h)
+	a.holds, a.lasting = slices.Insert(a.holds, i, h), a.lasting+1
 	g.count(id)
 	return a.find(holder.ID)
 }
 
-// began returns when a hold began that was read at a time.
-func began(h keyspace.Holder, at time.Time, kind keyspace.EventKind) Moment {
+// began returns when a hold began that was read at a time, and that others excluded until free.
+func began(h keyspace.Holder, at, free time.Time, kind keyspace.EventKind) Moment {
+	if kind != keyspace.Acquired {
+		at = cmp.Or(h.Seen, at)
+	}
 	switch {
 	case !h.Since.IsZero():
-		return Moment{At: h.Since, Grade: Exact}
+		return between(keyspace.Later(keyspace.Earliest(h.Since, at), free), at)
 	case kind == keyspace.Acquired:
 		return Moment{At: at, Grade: Exact}
 	default:
-		return Moment{At: cmp.Or(h.Seen, at), Grade: NotAfter}
+		return Moment{At: at, Grade: NotAfter}
 	}
 }
 
@@ -154,10 +157,21 @@ func shared(l *keyspace.Lock, h keyspace.Holder) bool {
 	return h.Mode == keyspace.Read || l.Kind == keyspace.Semaphore
 }
 
+// open calls yield with the holds that last, the newest first.
+func (a *account) open(yield func(*Hold) bool) {
+	for i, n := len(a.holds)-1, a.lasting; i >= 0 && n > 0; i-- {
+		if h := &a.holds[i]; h.Lasts() {
+			if n--; !yield(h) {
+				return
+			}
+		}
+	}
+}
+
 // find returns the hold of a token that lasts, or nil.
 func (a *account) find(token string) *Hold {
-	for i := len(a.holds) - 1; i >= 0; i-- {
-		if h := &a.holds[i]; h.Lasts() && h.Holder.ID == token {
+	for h := range a.open {
+		if h.Holder.ID == token {
 			return h
 		}
 	}
@@ -166,8 +180,8 @@ func (a *account) find(token string) *Hold {
 
 // update takes what a read says of a hold that lasts.
 func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
-	if now.Count != h.Holder.Count {
-		h.Depth = newest(append(h.Depth, Step{at, now.Count}), maxSteps)
+	if now.Depth != h.Holder.Depth {
+		h.Depth = newest(append(h.Depth, Step{at, now.Depth}), maxSteps)
 	}
 	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
 	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
@@ -179,10 +193,9 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 
 // changed takes a change of holds that last.
 func (a *account) changed(e *keyspace.Event) {
-	for i := range a.holds {
-		h := &a.holds[i]
+	for h := range a.open {
 		now, holds := e.Lock.Holder(h.Holder.ID)
-		if !h.Lasts() || !holds || e.Holder.ID != "" && e.Holder.ID != h.Holder.ID {
+		if !holds || e.Holder.ID != "" && e.Holder.ID != h.Holder.ID {
 			continue
 		}
 		h.update(&e.Lock, now, e.At)
@@ -216,15 +229,12 @@ func setting(deadline, read time.Time) time.Duration {
 func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 	h := a.find(e.Holder.ID)
 	if h == nil {
-		if h = a.begin(g, id, &e.Lock, e.Holder, e.At, keyspace.Discovered); h == nil {
+		if h = a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered); h == nil {
 			return
-		}
-		if e.Held > 0 {
-			h.From = Moment{At: e.Ended().Add(-e.Held), Grade: Exact}
 		}
 	}
 	h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
-	h.finish(End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
+	a.finish(h, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
 	if _, asLastSeen := e.Lock.Holder(e.Holder.ID); asLastSeen { // the lock is gone: the event has it as it was
 		a.observe(&keyspace.Lock{}, e.At)
 	}
@@ -246,16 +256,20 @@ func proofOf(e *keyspace.Event) Proof {
 }
 
 // finish ends a hold.
-func (h *Hold) finish(end End, to Moment) {
+func (a *account) finish(h *Hold, end End, to Moment) {
 	h.End, h.To = end, to
-	if to.At.Before(h.From.At) {
-		h.From.At = to.At
+	a.lasting--
+	if !h.Shared {
+		a.free = keyspace.Later(a.free, to.At)
+	}
+	if last, _ := to.Latest(); last.Before(h.From.At) { // the end was read late
+		h.From = Moment{At: last, Grade: NotAfter}
 	}
 }
 
 // count counts a hold that was added to a lock. If there are too many, it discards the oldest.
 func (g *Ledger) count(id keyspace.ID) {
-	if a := g.locks[id]; len(a.holds) > maxHolds {
+	if a := g.locks[id]; len(a.holds) > cmp.Or(g.OfLock, maxHolds) {
 		a.discard()
 	}
 	if g.added = append(g.added, id); len(g.added) <= cmp.Or(g.Most, maxAllHolds) {
@@ -304,13 +318,10 @@ func (g *Ledger) Forget(before time.Time) {
 
 // lastSeen returns the end of the last hold or wait; a time in the far future while one lasts.
 func (a *account) lastSeen() (last time.Time) {
-	if a.waiters() > 0 {
+	if a.waiters()+a.lasting > 0 {
 		return farFuture
 	}
 	for i := range a.holds {
-		if a.holds[i].Lasts() {
-			return farFuture
-		}
 		last = keyspace.Later(last, a.holds[i].To.At)
 	}
 	if k := len(a.ended); k > 0 {
@@ -340,7 +351,7 @@ func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
 	if a == nil && now != nil {
 		a = &account{whole: g.whole}
 		for _, h := range now.Holders {
-			a.holds = append(a.holds, Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, keyspace.Discovered), Seen: at})
+			a.holds = append(a.holds, Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
 		}
 	}
 	if a == nil {

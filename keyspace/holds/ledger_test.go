@@ -26,11 +26,11 @@ func read(holders ...keyspace.Holder) *keyspace.Lock {
 }
 
 // by is a holder of whom only the token is known.
-func by(token string) keyspace.Holder { return keyspace.Holder{ID: token, Count: 1} }
+func by(token string) keyspace.Holder { return keyspace.Holder{ID: token, Depth: 1} }
 
 // since is a holder whose begin was seen.
 func since(token string, s float64) keyspace.Holder {
-	return keyspace.Holder{ID: token, Count: 1, Since: at(s)}
+	return keyspace.Holder{ID: token, Depth: 1, Since: at(s)}
 }
 
 // book is a ledger that is told what happened to the lock.
@@ -73,8 +73,6 @@ func told(p holds.Past) string {
 			return s(m.At)
 		case holds.NotAfter:
 			return "≤" + s(m.At)
-		case holds.NotBefore:
-			return "≥" + s(m.At)
 		case holds.Between:
 			return s(m.At) + "~" + s(m.Upto)
 		}
@@ -107,7 +105,7 @@ func TestTheHardPoints(t *testing.T) {
 		return h
 	}
 	deep := func(h keyspace.Holder, depth int) keyspace.Holder {
-		h.Count = depth
+		h.Depth = depth
 		return h
 	}
 	reader := func(h keyspace.Holder) keyspace.Holder {
@@ -143,8 +141,14 @@ func TestTheHardPoints(t *testing.T) {
 		}, "a 1 to 2~4 gone (no proof)\nb ≤4 to ?\n"},
 		"only the end was seen": {func(b *book) {
 			b.event(9, keyspace.Released, read(), since("a", 4))
-		}, "a 4 to 9 released (report)\n"},
-		"a hand-over is read late: the time in the token is that of the attempt": {func(b *book) {
+		}, "a 4~9 to 9 released (report)\n"},
+		"the time in a token is that of the attempt: the client has waited since": {func(b *book) {
+			b.event(6, keyspace.Acquired, read(since("a", 2)), since("a", 2))
+		}, "a 2~6 to ?\n"},
+		"the clock of a client is ahead": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 7)), since("a", 7))
+		}, "a 1 to ?\n"},
+		"a hand-over is read late: the next hold begins after the one before": {func(b *book) {
 			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
 			b.event(5, keyspace.HandedOver, read(since("b", 2)), since("a", 1))
 			b.event(5, keyspace.Acquired, read(since("b", 2)), since("b", 2))
@@ -162,7 +166,7 @@ func TestTheHardPoints(t *testing.T) {
 		}, "a 1 to 5 released (report)\n"},
 		"readers hold together, and one of them has its own deadline": {func(b *book) {
 			l := &keyspace.Lock{Key: "k", Kind: keyspace.RW, Holders: []keyspace.Holder{reader(expiring("a", 1, 4)), reader(expiring("b", 2, 9))}}
-			b.event(1, keyspace.Acquired, l, reader(expiring("a", 1, 4)))
+			b.event(1, keyspace.Acquired, &keyspace.Lock{Key: "k", Kind: keyspace.RW, Holders: l.Holders[:1]}, reader(expiring("a", 1, 4)))
 			b.event(2, keyspace.Acquired, l, reader(expiring("b", 2, 9)))
 			left := &keyspace.Lock{Key: "k", Kind: keyspace.RW, Holders: []keyspace.Holder{reader(expiring("b", 2, 9))}}
 			b.event(5, keyspace.Expired, left, reader(expiring("a", 1, 4)))
@@ -199,7 +203,7 @@ func TestTheHardPoints(t *testing.T) {
 			b.state(2, asked(2))
 			b.state(3, asked(3))
 			b.state(9, asked(3))
-		}, "a 1 to ?\nwait ×1 asked, ≤2 to 3\n"},
+		}, "a 1~2 to ?\nwait ×1 asked, ≤2 to 3\n"},
 		"waiters without names": {func(b *book) {
 			counted := func(n int) *keyspace.Lock {
 				l := read(since("a", 1))
@@ -209,13 +213,32 @@ func TestTheHardPoints(t *testing.T) {
 			b.state(2, counted(3))
 			b.state(4, counted(1))
 			b.state(5, counted(0))
-		}, "a 1 to ?\nwait ×3 stored, ≤2 to 4\nwait ×1 stored, ≤4 to 5\n"},
+		}, "a 1~2 to ?\nwait ×3 stored, ≤2 to 4\nwait ×1 stored, ≤4 to 5\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b book
 			c.do(&b)
 			check.Equal(t, told(b.Of(read().ID(), nil, at(10))), c.want)
 		})
+	}
+}
+
+// A duration is known as well as its two ends.
+func TestADurationHasBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to    holds.Moment
+		least, most float64 // seconds
+	}{
+		"both ends are exact":     {holds.Moment{At: at(1), Grade: holds.Exact}, holds.Moment{At: at(4), Grade: holds.Exact}, 3, 3},
+		"it was found":            {holds.Moment{At: at(1), Grade: holds.NotAfter}, holds.Moment{At: at(4), Grade: holds.Exact}, 3, -1},
+		"its begin is in a span":  {holds.Moment{At: at(1), Upto: at(2), Grade: holds.Between}, holds.Moment{At: at(4), Grade: holds.Exact}, 2, 3},
+		"its end is in a span":    {holds.Moment{At: at(1), Grade: holds.Exact}, holds.Moment{At: at(4), Upto: at(6), Grade: holds.Between}, 3, 5},
+		"its begin is not known":  {holds.Moment{}, holds.Moment{At: at(4), Grade: holds.Exact}, 0, -1},
+		"the two spans may touch": {holds.Moment{At: at(1), Upto: at(5), Grade: holds.Between}, holds.Moment{At: at(4), Upto: at(6), Grade: holds.Between}, 0, 5},
+	} {
+		h := holds.Hold{From: c.from, To: c.to, End: holds.End{Kind: keyspace.Released}}
+		least, most := h.Held(at(10))
+		check.True(t, least.Seconds() == c.least && (most.Seconds() == c.most || c.most < 0 && most < 0), "%s: %v to %v", name, least, most)
 	}
 }
 

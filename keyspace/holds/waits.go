@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -35,18 +36,19 @@ func (a *account) leaves(client string, at time.Time) {
 	if i := a.waits(client); i >= 0 {
 		w := a.waiting[i]
 		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.finish(w, at)
+		a.waited(w, at)
 	}
 }
 
-// finish adds a wait that has ended.
-func (a *account) finish(w Wait, at time.Time) {
+// waited adds a wait that has ended.
+func (a *account) waited(w Wait, at time.Time) {
 	if !at.After(w.From.At) {
 		return
 	}
 	w.To = Moment{At: at, Grade: Exact}
-	if a.ended = append(a.ended, w); len(a.ended) > 2*maxHolds {
-		a.ended = newest(a.ended, maxHolds)
+	a.ended = append(a.ended, w)
+	if most := cmp.Or(a.most, maxHolds); len(a.ended) > 2*most {
+		a.ended = newest(a.ended, most)
 		a.whole = keyspace.Later(a.whole, a.ended[0].To.At)
 	}
 }
@@ -78,7 +80,7 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 		return
 	}
 	if was.Clients > 0 {
-		a.finish(*was, was.Proven)
+		a.waited(*was, was.Proven)
 	}
 	*was = now
 }
