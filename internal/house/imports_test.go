@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"tui/svg":                  {},
 	"tui/widget":               {},
 	"keyspace":                 {"internal/humanize", "internal/shell", "keyspace/internal/cache", "keyspace/internal/sorted"},
-	"keyspace/contention":      {"keyspace"},
+	"keyspace/contention":      {"keyspace", "keyspace/holds"},
 	"keyspace/formats":         {"keyspace"},
 	"keyspace/holds":           {"keyspace"},
 	"keyspace/incident":        {"internal/humanize", "keyspace"},

@@ -283,7 +283,9 @@ func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
 	g := ledger()
 	g.Snapshot(snapshot(0, lock("print:4711", "redisson")))
 	g.Snapshot(snapshot(1000, lock("print:4711", "redisson", "a")))
-	g.Snapshot(snapshot(2000, waiting(lock("print:4711", "redisson", "a"), "b", "c")))
+	held := waiting(lock("print:4711", "redisson", "a"), "b", "c")
+	held.Holders[0].Seen = after(1000) // a watch keeps it
+	g.Snapshot(snapshot(2000, held))
 	g.Snapshot(snapshot(5000, waiting(lock("print:4711", "redisson"), "b", "c")))
 	g.Snapshot(snapshot(6000, waiting(lock("print:4711", "redisson", "b"), "c")))
 	g.Snapshot(snapshot(10000, waiting(lock("print:4711", "redisson", "b"), "c")))

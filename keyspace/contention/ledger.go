@@ -4,44 +4,42 @@ package contention
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
-// Source says how the waiting for a lock is known. Each source is a lower bound, so of several
-// figures the largest is the best.
-type Source string
+// Source says how a figure is known; see [holds.Source].
+type Source = holds.Source
 
-// The sources.
+// Sources.
 const (
-	Stored Source = "stored" // the library stores its waiters, or the server lists them
-	Asked  Source = "asked"  // another client has asked for the held lock: at least one waits
-	Seen   Source = "seen"   // MONITOR has shown the attempts of the waiters
+	Stored = holds.Stored
+	Asked  = holds.Asked
+	Seen   = holds.Seen
 )
 
 // Ledger collects what is seen of locks. Times are on the clock of the lock's server. It is not
 // safe for concurrent use.
 type Ledger struct {
 	formats   map[string]*keyspace.Format // by name
-	locks     map[keyspace.ID]*account    // on any node
+	past      holds.Ledger
+	locks     map[keyspace.ID]*account // on any node
+	before    keyspace.Snapshot        // the last one
 	watched   Span
 	monitored Span
 }
 
 // account is what is seen of one lock.
 type account struct {
-	last    keyspace.Lock // as last read
-	at      time.Time     // of that read
-	states  []state       // in order; each differs from the one before
-	waiting map[string]time.Time
-	waits   []Wait // stored waiters that have left
-	counted []Wait // waiters of which only the number is known
-	asked   []Wait // times during which another client has asked again and again
-	tries   []try  // in the order of the server
-	shared  bool   // several clients may hold it at the same time
+	last   keyspace.Lock // as last read
+	since  time.Time     // of the first read
+	tries  []try         // in the order of the server
+	shared bool          // several clients may hold it at the same time
 }
 
 // state is who holds a lock from a time on, as read.
@@ -91,6 +89,7 @@ type Wait struct {
 // NewLedger returns an empty ledger for locks of some formats.
 func NewLedger(formats []keyspace.Format) *Ledger {
 	g := &Ledger{formats: make(map[string]*keyspace.Format), locks: make(map[keyspace.ID]*account)}
+	g.past.Most, g.past.OfLock = math.MaxInt, math.MaxInt // all of them count
 	for i := range formats {
 		f := &formats[i]
 		if known := g.formats[f.Name]; known == nil || known.Attempts == nil { // of several types, that of strings
@@ -107,29 +106,18 @@ func (g *Ledger) Snapshot(s keyspace.Snapshot) {
 		g.Event(e)
 	}
 	g.passed(s.At)
-	there := make(map[keyspace.ID]bool, len(s.Locks))
 	for _, l := range s.Locks {
-		there[l.ID().OnAnyNode()] = true
-		g.observe(s.At, *l)
+		g.observe(s.At, l)
 	}
-	for id, a := range g.locks {
-		if !there[id] {
-			a.observe(s.At, gone(a.last))
-		}
-	}
+	g.past.State(keyspace.DeltaOf(g.before, s))
+	g.before = s
 }
 
 // Event takes a change of a lock.
 func (g *Ledger) Event(e keyspace.Event) {
 	g.passed(e.At)
-	l := e.Lock
-	if _, still := l.Holder(e.Holder.ID); still && e.Kind.Ends() { // the lock is gone: it is as last seen
-		l = gone(l)
-	}
-	if e.Kind == keyspace.WaiterLeft && slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return w.ID == e.Waiter.ID }) {
-		l = gone(l)
-	}
-	g.observe(e.Ended(), l)
+	g.observe(e.Ended(), &e.Lock)
+	g.past.Event(&e)
 }
 
 // passed takes that the locks are known up to a time.
@@ -137,82 +125,61 @@ func (g *Ledger) passed(at time.Time) {
 	g.watched = Span{cmp.Or(g.watched.From, at), keyspace.Later(g.watched.Until, at)}
 }
 
-// gone returns the lock without holders and waiters.
-func gone(l keyspace.Lock) keyspace.Lock {
-	l.Holders, l.Waiters, l.Waiting = nil, nil, 0
-	return l
-}
-
 // observe takes a lock as it was read.
-func (g *Ledger) observe(at time.Time, l keyspace.Lock) {
+func (g *Ledger) observe(at time.Time, l *keyspace.Lock) {
 	id := l.ID().OnAnyNode()
 	a := g.locks[id]
 	if a == nil {
-		a = &account{waiting: make(map[string]time.Time)}
+		a = &account{since: at}
 		g.locks[id] = a
 	}
-	a.observe(at, l)
-}
-
-func (a *account) observe(at time.Time, l keyspace.Lock) {
-	at = keyspace.Later(at, a.at) // a deadline that was read late
 	a.shared = a.shared || l.Kind == keyspace.RW || l.Kind == keyspace.Semaphore || len(l.Holders) > 1
-	if !sameHolders(a.last.Holders, l.Holders) || len(a.states) == 0 {
-		a.states = append(a.states, state{at, l.Holders})
+	a.last = *l
+}
+
+// states returns who held a lock, from each change on, as the reads show it.
+func (a *account) states(past holds.Past) (all []state) {
+	type change struct {
+		at    time.Time
+		hold  *holds.Hold
+		begin bool
 	}
-	a.count(at)
-	a.ask(l)
-	for id, since := range a.waiting {
-		if !slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return w.ID == id }) {
-			a.waits = append(a.waits, Wait{Waiter: id, From: since, Until: at, N: 1})
-			delete(a.waiting, id)
+	var changes []change
+	for i := range past.Holds {
+		h := &past.Holds[i]
+		began, _ := h.From.Latest()
+		changes = append(changes, change{keyspace.Later(began, a.since), h, true})
+		if ended, ok := h.To.Latest(); ok {
+			changes = append(changes, change{keyspace.Later(ended, a.since), h, false})
 		}
 	}
-	for _, w := range l.Waiters {
-		if _, known := a.waiting[w.ID]; !known {
-			a.waiting[w.ID] = at
+	slices.SortStableFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
+	if len(changes) == 0 || changes[0].at.After(a.since) {
+		all = append(all, state{at: a.since})
+	}
+	var now []keyspace.Holder
+	for i, c := range changes {
+		now = slices.DeleteFunc(slices.Clone(now), func(h keyspace.Holder) bool { return h.ID == c.hold.Holder.ID })
+		if c.begin {
+			now = append(now, c.hold.Holder)
+		}
+		if i+1 == len(changes) || changes[i+1].at.After(c.at) {
+			all = append(all, state{c.at, now})
 		}
 	}
-	a.last, a.at = l, at
+	return all
 }
 
-// count adds the time since the last read for the waiters without a name.
-func (a *account) count(at time.Time) {
-	if n := a.last.WaiterCount() - len(a.last.Waiters); n > 0 && at.After(a.at) {
-		a.counted = extended(a.counted, Wait{From: a.at, Until: at, N: n})
-	}
-}
-
-// ask adds the time between two requests of another client for the held lock.
-func (a *account) ask(l keyspace.Lock) {
-	before, now := a.last.AskedAt, l.AskedAt
-	if !before.IsZero() && now.After(before) && now.Sub(before) <= keyspace.AskedWithin {
-		a.asked = extended(a.asked, Wait{From: before, Until: now, N: 1})
-	}
-}
-
-// extended returns the waits with one more, which continues the last one if it can.
-func extended(all []Wait, w Wait) []Wait {
-	if i := len(all) - 1; i >= 0 && all[i].N == w.N && all[i].Until.Equal(w.From) {
-		all[i].Until = w.Until
-		return all
-	}
-	return append(all, w)
-}
-
-func sameHolders(a, b []keyspace.Holder) bool {
-	return slices.EqualFunc(a, b, func(x, y keyspace.Holder) bool { return x.ID == y.ID && x.Mode == y.Mode })
-}
-
-// stored returns the waits of the stored waiters. A waiter that was there at the
-// first read, or is there still, has waited for longer.
-func (a *account) stored(watched Span) []Wait {
-	all := slices.Concat(a.waits, a.counted)
-	for id, since := range a.waiting {
-		all = append(all, Wait{Waiter: id, From: since, Until: watched.Until, N: 1, AtLeast: true})
-	}
-	for i := range all {
-		all[i].AtLeast = all[i].AtLeast || !all[i].From.After(watched.From) || all[i].Waiter == ""
+// waits returns the waits that a source shows. A waiter that was there at the first read, or is
+// there still, has waited for longer.
+func (g *Ledger) waits(past holds.Past, source Source) (all []Wait) {
+	for i := range past.Waits {
+		w := &past.Waits[i]
+		from, until := keyspace.Later(w.From.At, g.watched.From), w.Until(g.watched.Until)
+		if w.Source == source && until.After(from) {
+			first := !w.From.At.After(g.watched.From)
+			all = append(all, Wait{Waiter: w.Waiter, From: from, Until: until, N: w.Clients, AtLeast: source == Stored && (first || w.Lasts() || w.Waiter == "")})
+		}
 	}
 	return all
 }

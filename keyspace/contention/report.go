@@ -121,18 +121,20 @@ func (g *Ledger) Report() Report {
 
 // judge returns the source that shows the most waiting for a lock, and the names of the clients.
 func (g *Ledger) judge(a *account) (Past, names) {
-	n := a.names(g.formats[a.last.Format])
+	past := g.past.Of(a.last.ID(), &a.last, a.since)
+	states := a.states(past)
+	n := a.names(states, g.formats[a.last.Format])
 	var read []Hold
-	for _, s := range a.states {
+	for _, s := range states {
 		read = append(read, s.hold())
 	}
-	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: read, Waits: a.stored(g.watched)}
-	asked := Past{Source: Asked, Period: best.Period, Holds: read, Waits: a.asked}
+	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: read, Waits: g.waits(past, Stored)}
+	asked := Past{Source: Asked, Period: best.Period, Holds: read, Waits: g.waits(past, Asked)}
 	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		w := a.seen(g.monitored)
+		w := a.seen(states, g.monitored)
 		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
 		if seen.PerSecond() >= best.PerSecond() {
 			best = seen
@@ -140,17 +142,17 @@ func (g *Ledger) judge(a *account) (Past, names) {
 		best.attempts, best.acquired = w.attempted, w.acquired
 	}
 	if watched := g.watched.Duration(); watched > 0 {
-		best.Held = a.heldFor(g.watched.Until).Seconds() / watched.Seconds()
+		best.Held = heldFor(states, g.watched.Until).Seconds() / watched.Seconds()
 	}
 	return best, n
 }
 
 // heldFor returns how long a lock was held up to a time.
-func (a *account) heldFor(until time.Time) (sum time.Duration) {
-	for i, s := range a.states {
+func heldFor(states []state, until time.Time) (sum time.Duration) {
+	for i, s := range states {
 		end := until
-		if i+1 < len(a.states) {
-			end = a.states[i+1].at
+		if i+1 < len(states) {
+			end = states[i+1].at
 		}
 		if len(s.holders) > 0 {
 			sum += end.Sub(s.at)
@@ -165,9 +167,9 @@ type names struct {
 	clients map[string]string // address, by token
 }
 
-func (a *account) names(f *keyspace.Format) names {
+func (a *account) names(states []state, f *keyspace.Format) names {
 	n := names{make(map[string]string), make(map[string]string)}
-	for _, s := range a.states {
+	for _, s := range states {
 		for _, h := range s.holders {
 			if h.Label != "" {
 				n.labels[h.ID] = h.Label

@@ -33,6 +33,7 @@ const (
 // witness puts together what MONITOR and the reads show of a lock.
 type witness struct {
 	*account
+	states    []state
 	monitored Span
 	tries     []try
 	holds     []Hold
@@ -48,8 +49,8 @@ type witness struct {
 // seen returns what MONITOR shows of a lock. An attempt has succeeded if a read shows its token
 // afterwards, or if it is the first one after the key was deleted. One that finds a holder is
 // refused.
-func (a *account) seen(monitored Span) *witness {
-	w := &witness{account: a, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
+func (a *account) seen(states []state, monitored Span) *witness {
+	w := &witness{account: a, states: states, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
 	w.confirm()
 	for i := range w.tries {
 		t := &w.tries[i]
