@@ -145,8 +145,7 @@ func (a *account) states(past holds.Past) (all []state) {
 		begin bool
 	}
 	var changes []change
-	for i := range past.Holds {
-		h := &past.Holds[i]
+	for _, h := range past.Holds {
 		began, _ := h.From.Latest()
 		changes = append(changes, change{keyspace.Later(began, a.since), h, true})
 		if ended, ok := h.To.Latest(); ok {
@@ -173,8 +172,7 @@ func (a *account) states(past holds.Past) (all []state) {
 // waits returns the waits that a source shows. A waiter that was there at the first read, or is
 // there still, has waited for longer.
 func (g *Ledger) waits(past holds.Past, source Source) (all []Wait) {
-	for i := range past.Waits {
-		w := &past.Waits[i]
+	for w := range past.Waits {
 		from, until := keyspace.Later(w.From.At, g.watched.From), w.Until(g.watched.Until)
 		if w.Source == source && until.After(from) {
 			first := !w.From.At.After(g.watched.From)

@@ -79,7 +79,7 @@ type End struct {
 	Proof Proof
 }
 
-// Hold is one token's possession of a lock. It never changes after it has ended.
+// Hold is one token's possession of a lock. A hold of a ledger never changes: the ledger replaces it.
 type Hold struct {
 	Lock   keyspace.ID     // on any node
 	Holder keyspace.Holder // as last read: its token, label, mode, depth and deadline

@@ -2,7 +2,6 @@ package holds
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -31,7 +30,7 @@ type Ledger struct {
 
 // account is what is known of one lock.
 type account struct {
-	holds   []Hold    // in the order of their begins
+	holds   []*Hold   // in the order of their begins; those that last are replaced by changed ones
 	lasting int       // holds that have not ended
 	free    time.Time // end of the last hold that excludes others
 	ended   []Wait    // in the order of their ends
@@ -105,11 +104,11 @@ func (g *Ledger) State(d keyspace.Delta) {
 
 // correct makes the holds and the waits of a lock those of a read.
 func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
-	for h := range a.open {
+	for i, h := range a.open {
 		if now, holds := l.Holder(h.Holder.ID); holds {
-			h.update(l, now, at)
+			a.change(i).update(l, now, at)
 		} else {
-			a.finish(h, End{keyspace.Vanished, NoProof}, between(h.Seen, at))
+			a.finish(i, End{keyspace.Vanished, NoProof}, between(h.Seen, at))
 		}
 	}
 	for _, h := range l.Holders {
@@ -119,22 +118,21 @@ func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.T
 }
 
 // begin adds a hold, unless it is known.
-func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) *Hold {
-	if h := a.find(holder.ID); h != nil || holder.ID == "" {
-		return h
+func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) {
+	if holder.ID == "" || a.find(holder.ID) >= 0 {
+		return
 	}
 	g.serial++
-	h := Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Seen: at, serial: g.serial}
+	h := &Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Seen: at, serial: g.serial}
 	var free time.Time
 	if !h.Shared {
 		free = a.free
 	}
 	h.From = began(holder, at, free, kind)
 	h.update(l, holder, at)
-	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
+	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
 	a.holds, a.lasting = slices.Insert(a.holds, i, h), a.lasting+1
 	g.count(id)
-	return a.find(holder.ID)
 }
 
 // began returns when a hold began that was read at a time, and that others excluded until free.
@@ -157,25 +155,32 @@ func shared(l *keyspace.Lock, h keyspace.Holder) bool {
 	return h.Mode == keyspace.Read || l.Kind == keyspace.Semaphore
 }
 
-// open calls yield with the holds that last, the newest first.
-func (a *account) open(yield func(*Hold) bool) {
+// open calls yield with the holds that last, the newest first, and their positions.
+func (a *account) open(yield func(int, *Hold) bool) {
 	for i, n := len(a.holds)-1, a.lasting; i >= 0 && n > 0; i-- {
-		if h := &a.holds[i]; h.Lasts() {
-			if n--; !yield(h) {
+		if a.holds[i].Lasts() {
+			if n--; !yield(i, a.holds[i]) {
 				return
 			}
 		}
 	}
 }
 
-// find returns the hold of a token that lasts, or nil.
-func (a *account) find(token string) *Hold {
-	for h := range a.open {
+// find returns the position of the hold of a token that lasts; −1: there is none.
+func (a *account) find(token string) int {
+	for i, h := range a.open {
 		if h.Holder.ID == token {
-			return h
+			return i
 		}
 	}
-	return nil
+	return -1
+}
+
+// change replaces a hold by a copy, which may be changed.
+func (a *account) change(i int) *Hold {
+	h := *a.holds[i]
+	a.holds[i] = &h
+	return &h
 }
 
 // update takes what a read says of a hold that lasts.
@@ -193,11 +198,12 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 
 // changed takes a change of holds that last.
 func (a *account) changed(e *keyspace.Event) {
-	for h := range a.open {
+	for i, h := range a.open {
 		now, holds := e.Lock.Holder(h.Holder.ID)
 		if !holds || e.Holder.ID != "" && e.Holder.ID != h.Holder.ID {
 			continue
 		}
+		h = a.change(i)
 		h.update(&e.Lock, now, e.At)
 		if e.Kind == keyspace.Renewed {
 			h.renew(e.At)
@@ -227,14 +233,11 @@ func setting(deadline, read time.Time) time.Duration {
 
 // end takes the end of a hold. One that was not known begins as its event says.
 func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
-	h := a.find(e.Holder.ID)
-	if h == nil {
-		if h = a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered); h == nil {
-			return
-		}
+	a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
+	if i := a.find(e.Holder.ID); i >= 0 {
+		h := a.finish(i, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
+		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
 	}
-	h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
-	a.finish(h, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
 	if _, asLastSeen := e.Lock.Holder(e.Holder.ID); asLastSeen { // the lock is gone: the event has it as it was
 		a.observe(&keyspace.Lock{}, e.At)
 	}
@@ -255,8 +258,9 @@ func proofOf(e *keyspace.Event) Proof {
 	return ByReport
 }
 
-// finish ends a hold.
-func (a *account) finish(h *Hold, end End, to Moment) {
+// finish ends a hold, and returns it.
+func (a *account) finish(i int, end End, to Moment) *Hold {
+	h := a.change(i)
 	h.End, h.To = end, to
 	a.lasting--
 	if !h.Shared {
@@ -265,6 +269,7 @@ func (a *account) finish(h *Hold, end End, to Moment) {
 	if last, _ := to.Latest(); last.Before(h.From.At) { // the end was read late
 		h.From = Moment{At: last, Grade: NotAfter}
 	}
+	return h
 }
 
 // count counts a hold that was added to a lock. If there are too many, it discards the oldest.
@@ -289,7 +294,7 @@ func (g *Ledger) count(id keyspace.ID) {
 // discard discards the oldest hold that has ended, and the waits until then. It is false if there is
 // no such hold.
 func (a *account) discard() bool {
-	i := slices.IndexFunc(a.holds, func(h Hold) bool { return !h.Lasts() })
+	i := slices.IndexFunc(a.holds, func(h *Hold) bool { return !h.Lasts() })
 	if i < 0 {
 		return false
 	}
@@ -333,43 +338,58 @@ func (a *account) lastSeen() (last time.Time) {
 var farFuture = time.Unix(1<<40, 0)
 
 // Locks yields the locks with a past, in no order.
-func (g *Ledger) Locks() iter.Seq[keyspace.ID] {
-	return func(yield func(keyspace.ID) bool) {
-		for id := range g.locks {
-			if !yield(id) {
+func (g *Ledger) Locks(yield func(keyspace.ID) bool) {
+	for id := range g.locks {
+		if !yield(id) {
+			return
+		}
+	}
+}
+
+// Of returns the past of a lock. One without a past of its own has only the holds of now, a read of it
+// at a time; nil: it was not read.
+func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
+	id = id.OnAnyNode()
+	a := g.locks[id]
+	if a == nil {
+		a = &account{whole: g.whole}
+		if now == nil {
+			now = &keyspace.Lock{}
+		}
+		for _, h := range now.Holders {
+			a.holds = append(a.holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
+		}
+	}
+	return Past{a.holds, a.ended, a.waiting, a.unnamed, a.whole}
+}
+
+// Past is the past of one lock. It never changes, and is for any goroutine, if it was cloned.
+type Past struct {
+	Holds   []*Hold // in the order of their begins
+	ended   []Wait
+	waiting []Wait
+	unnamed Wait
+	Whole   time.Time // earlier holds and waits may be missing
+}
+
+// Clone returns a past that the ledger does not change.
+func (p Past) Clone() Past {
+	p.Holds, p.ended, p.waiting = slices.Clone(p.Holds), slices.Clone(p.ended), slices.Clone(p.waiting)
+	return p
+}
+
+// Waits yields the waits that have ended, in the order of their ends, then the others.
+func (p Past) Waits(yield func(Wait) bool) {
+	for _, all := range [][]Wait{p.ended, p.waiting} {
+		for _, w := range all {
+			if !yield(w) {
 				return
 			}
 		}
 	}
-}
-
-// Of returns the past of a lock. One without an account has only the holds of now, a read of it at a
-// time; nil: it was not read.
-func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
-	id = id.OnAnyNode()
-	a := g.locks[id]
-	if a == nil && now != nil {
-		a = &account{whole: g.whole}
-		for _, h := range now.Holders {
-			a.holds = append(a.holds, Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
-		}
+	if p.unnamed.Clients > 0 {
+		yield(p.unnamed)
 	}
-	if a == nil {
-		return Past{Whole: g.whole}
-	}
-	past := Past{Holds: a.holds, Waits: slices.Concat(a.ended, a.waiting), Whole: a.whole}
-	if a.unnamed.Clients > 0 {
-		past.Waits = append(past.Waits, a.unnamed)
-	}
-	return past
-}
-
-// Past is the past of one lock. The holds are those of the ledger: the next change may change those
-// that last.
-type Past struct {
-	Holds []Hold    // in the order of their begins
-	Waits []Wait    // those that have ended, in the order of their ends, then the others
-	Whole time.Time // earlier holds and waits may be missing
 }
 
 // After returns the hold that followed another one: the first that began when it had ended.
@@ -377,8 +397,8 @@ func (p Past) After(h *Hold) (*Hold, bool) {
 	if h.Lasts() {
 		return nil, false
 	}
-	for i := range p.Holds {
-		if next := &p.Holds[i]; next.serial != h.serial && !next.From.At.Before(h.To.At) {
+	for _, next := range p.Holds {
+		if next.serial != h.serial && !next.From.At.Before(h.To.At) {
 			return next, true
 		}
 	}

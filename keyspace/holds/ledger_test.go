@@ -91,7 +91,7 @@ func told(p holds.Past) string {
 		}
 		out.WriteString("\n")
 	}
-	for _, w := range p.Waits {
+	for w := range p.Waits {
 		fmt.Fprintf(&out, "wait %s×%d %s, %s to %s\n", w.Waiter, w.Clients, w.Source, seconds(w.From), seconds(w.To))
 	}
 	return out.String()
@@ -246,7 +246,7 @@ func TestADurationHasBounds(t *testing.T) {
 func TestALockWithoutEventsHasTheHoldsOfARead(t *testing.T) {
 	var b book
 	b.state(1, read(by("a")))
-	for range b.Locks() {
+	for range b.Locks {
 		t.Error("it has an account")
 	}
 	check.Equal(t, told(b.Of(read().ID(), read(by("a")), at(2))), "a ≤2 to ?\n")
@@ -260,9 +260,9 @@ func TestTheNextHoldIsAsked(t *testing.T) {
 		b.event(s+5, keyspace.Released, read(), since(token, s))
 	}
 	p := b.Of(read().ID(), nil, at(30))
-	next, ok := p.After(&p.Holds[0])
+	next, ok := p.After(p.Holds[0])
 	check.Require(t, ok && next.Holder.ID == "b", "after a: %v", next)
-	_, ok = p.After(&p.Holds[2])
+	_, ok = p.After(p.Holds[2])
 	check.True(t, !ok, "there is a hold after the last one")
 }
 
@@ -287,7 +287,7 @@ func TestTheLedgerIsBounded(t *testing.T) {
 		hold(fmt.Sprint("other:", i), float64(2000+i))
 	}
 	all := 0
-	for id := range b.Locks() {
+	for id := range b.Locks {
 		all += len(b.Of(id, nil, at(9000)).Holds)
 	}
 	check.AtMost(t, all, 1000, "holds in all")
