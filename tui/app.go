@@ -124,7 +124,7 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 			a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock.Limit() > 1)
 		}
 		if !msg.metrics.Running {
-			a.timeline.halt(a.now)
+			a.timeline.exact.Halt(a.now)
 		}
 	case answer:
 		msg(a)

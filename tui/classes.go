@@ -12,6 +12,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 	"locktop/tui/widget"
 )
 
@@ -21,12 +22,12 @@ const exact contention.Source = "exact"
 // past returns the holds and the waits of a lock in a window, of which the lane knows the part
 // that is whole.
 func (n *lane) past(v timeWindow) contention.Past {
-	v.from = later(v.from, n.whole)
+	v.from = later(v.from, n.Whole)
 	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
 	if p.Period <= 0 {
 		return p
 	}
-	p.Held = n.busy(v.from, v.to)
+	p.Held = n.busy(v)
 	for _, w := range n.waitsIn(v) {
 		if !w.asked {
 			p.Source = contention.Stored
@@ -39,48 +40,55 @@ func (n *lane) past(v timeWindow) contention.Past {
 	if len(p.Waits) == 0 {
 		return p
 	}
-	var inside []*timelineHold
-	for i := range n.holds {
-		h := &n.holds[i]
-		inside = slices.DeleteFunc(inside, func(x *timelineHold) bool { return !x.shared || !x.until(h.from).Equal(h.from) })
+	var inside []*holds.Hold
+	for _, h := range n.Holds {
+		at := h.From.At
+		inside = slices.DeleteFunc(inside, func(x *holds.Hold) bool { return !x.Shared || x.Until(at).Before(at) })
 		inside = append(inside, h)
-		names := mapped(inside, func(x *timelineHold) string { return x.name })
-		p.Holds = append(p.Holds, contention.Hold{At: h.from, Tokens: names})
+		p.Holds = append(p.Holds, contention.Hold{At: at, Tokens: mapped(inside, func(x *holds.Hold) string { return x.Holder.Name() })})
 	}
 	return p
 }
 
 // lastMinuteOf returns the past of a lock in the last minute, or since the watch began.
 func (s *state) lastMinuteOf(id keyspace.ID) contention.Past {
-	n, _ := s.lane(id, timeWindow{})
+	l, known := s.current().lock(id)
+	if known && !s.timeline.sampled.Has(id) && !s.timeline.reported(id.Key) {
+		return s.quietMinute(&l)
+	}
+	n := s.timeline.lane(id, nil, time.Time{})
 	if n == nil {
 		return contention.Past{}
 	}
-	return s.lastMinuteIn(n)
+	return n.past(s.minuteOf(n))
 }
 
-// lastMinuteIn is lastMinuteOf for the lock of a lane.
-func (s *state) lastMinuteIn(n *lane) contention.Past {
+// minuteOf returns the last minute on the clock of a lane, as far as the watch knows it.
+func (s *state) minuteOf(n *lane) timeWindow {
 	v := s.lastMinute(1)
 	if !n.exact { // else the lane knows when the load began
-		began, _ := s.history.Span()
-		v.from = later(v.from, began)
+		v.from = later(v.from, s.watched())
 	}
-	return n.past(s.onClockOf(n, v))
+	return s.onClockOf(n, v)
 }
 
-// each calls yield with each lane that is made, but of several of one lock only with that which [timeline.of] prefers.
-func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
-	for id, n := range c.lanes {
-		if c.exact[id.Key] == nil && !yield(id, n) {
-			return
-		}
+// watched returns since when the locks are watched.
+func (s *state) watched() time.Time {
+	began, _ := s.history.Span()
+	return later(s.timeline.watched, began)
+}
+
+// quietMinute returns the past of a lock to which nothing has happened, in the last minute. It allocates
+// nothing: most of 200,000 locks are such.
+func (s *state) quietMinute(l *keyspace.Lock) contention.Past {
+	v := s.lastMinute(1)
+	v.from = later(later(v.from, s.watched()), s.timeline.sampled.Whole())
+	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
+	if p.Period > 0 && len(l.Holders) > 0 {
+		at := s.current().snap.At
+		p.Held = float64(max(0, v.to.Sub(later(v.from, at.Add(-max(0, l.Age(at).Duration)))))) / float64(p.Period)
 	}
-	for key, n := range c.exact {
-		if !yield(keyspace.ID{Key: key}, n) {
-			return
-		}
-	}
+	return p
 }
 
 // mostBlocked returns the lock for which clients waited most in the last minute, with its
@@ -115,7 +123,7 @@ type waiting struct {
 // planSums plans to compute the waiting anew if it is old, or was computed for other locks. That takes
 // longer for more locks, so a copy of the state is computed beside the screen; see [app.startSums].
 func (p *locksPage) planSums(s *state) {
-	if p.summing || p.shows(&p.waiting) && s.clock().Sub(p.waiting.at).Abs() < derivedFor(max(len(s.timeline.lanes), len(s.current().locks))) {
+	if p.summing || p.shows(&p.waiting) && s.clock().Sub(p.waiting.at).Abs() < derivedFor(max(s.timeline.sampled.Len(), len(s.current().locks))) {
 		return
 	}
 	var locks []*keyspace.Lock
@@ -124,7 +132,7 @@ func (p *locksPage) planSums(s *state) {
 	}
 	copied, grouped, filter := s.copied(), p.group == byClass, p.filter
 	p.plan = func() waiting {
-		s := copied()
+		s := copied
 		w := waiting{known: true, at: s.clock(), filter: filter.text}
 		w.most, w.figures = s.mostBlocked()
 		if grouped {
@@ -161,25 +169,10 @@ func (a *app) onSums(w waiting, jump int) {
 	}
 }
 
-// copied copies what the waiting of the last minute is computed from. The function that it returns
-// makes a state of the copy, also in another goroutine.
-func (s *state) copied() func() *state {
-	model, clock, lanes := s.current(), s.clock(), s.timeline.copies()
-	began, _ := s.history.Span()
-	whole := later(s.timeline.whole, began)
-	return func() *state {
-		c := timeline{lanes: make(map[keyspace.ID]*lane, len(lanes)), exact: make(map[string]*lane), whole: whole}
-		for i := range lanes {
-			n := &lanes[i].lane
-			if n.exact {
-				c.exact[lanes[i].id.Key] = n
-				continue
-			}
-			n.whole = later(n.whole, began)
-			c.lanes[lanes[i].id] = n
-		}
-		return &state{paused: &pausedView{model: model, clock: clock}, timeline: c}
-	}
+// copied copies what the waiting of the last minute is computed from, for another goroutine.
+func (s *state) copied() *state {
+	c := timeline{sampled: *s.timeline.sampled.Clone(), exact: *s.timeline.exact.Clone(), watched: s.watched()}
+	return &state{paused: &pausedView{model: s.current(), clock: s.clock()}, timeline: c}
 }
 
 // groupByClass makes one row for each class of locks. The lock of a row is that with the most waiting,
@@ -196,7 +189,6 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 	}
 	classes := make(map[classID]*class)
 	var order []classID
-	var one lane // of a lock without a lane, one after the other
 	for _, l := range locks {
 		id := classID{l.DB, keyspace.ClassOf(l.Key)}
 		c := classes[id]
@@ -204,11 +196,7 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 			c = &class{lock: l}
 			classes[id], order = c, append(order, id)
 		}
-		n := s.timeline.of(l.ID())
-		if n == nil {
-			n = s.timeline.found(&one, l, s.current().snap.At)
-		}
-		past := s.lastMinuteIn(n)
+		past := s.lastMinuteOf(l.ID())
 		if rate := past.PerSecond(); rate > c.worst {
 			c.worst, c.lock = rate, l
 		}
@@ -230,12 +218,15 @@ func (s *state) recent(f *filter) (all []*keyspace.Lock) {
 	there := make(map[keyspace.ID]bool, len(s.current().locks))
 	for _, l := range s.current().locks {
 		there[l.ID().OnAnyNode()] = true
-		if s.timeline.exact[l.Key] != nil {
-			there[keyspace.ID{Key: l.Key}] = true
+		if s.timeline.reported(l.Key) {
+			there[ofLoad(l.Key)] = true
 		}
 	}
 	for id, n := range s.timeline.each {
-		if v := s.onClockOf(n, s.lastMinute(1)); !there[id] && n.lastSeen().After(v.from) && f.lane(id.Key, n.owners) {
+		if there[id] || !f.lane(id.Key, n.names) {
+			continue
+		}
+		if last, lasts := n.Last(); lasts || last.After(s.onClockOf(n, s.lastMinute(1)).from) {
 			all = append(all, &keyspace.Lock{Key: id.Key, DB: id.DB})
 		}
 	}

@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -303,7 +304,10 @@ func (a *faultLog) majority(quorum int) string {
 }
 
 func (a *faultLog) add(e *loadgen.Event, text string) {
-	a.lines = newest(append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text}), linesKept)
+	a.lines = append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text})
+	if n := len(a.lines) - linesKept; n > linesKept {
+		a.lines = slices.Clone(a.lines[n:])
+	}
 }
 
 // faultLogBlock draws the newest sentences in at most h lines, newest first.

@@ -85,12 +85,15 @@ func (f *loadState) endFaults(at time.Time) {
 	f.faults = slices.DeleteFunc(f.faults, func(x faultSpan) bool { return at.Sub(x.to) > historyKept })
 }
 
+// faultsKept is the number of faults that are drawn.
+const faultsKept = 512
+
 // onFault records the start or end of a fault.
 func (f *loadState) onFault(e *loadgen.Event) {
 	switch e.Kind {
 	case loadgen.FaultBegan:
 		f.faults = append(f.faults, faultSpan{e.Fault, e.Client, e.At, time.Time{}})
-		f.faults = f.faults[max(0, len(f.faults)-maxHolds):]
+		f.faults = f.faults[max(0, len(f.faults)-faultsKept):]
 	case loadgen.FaultEnded:
 		for i := len(f.faults) - 1; i >= 0; i-- {
 			if x := &f.faults[i]; x.kind == e.Fault && x.client == e.Client && x.to.IsZero() {

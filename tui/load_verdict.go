@@ -158,11 +158,14 @@ func (s *state) keyLines(w, n int) []string {
 
 func (s *state) keyLine(l *widget.Line, key string) {
 	t := s.screen.theme
-	lane := s.timeline.exact[key]
+	var lane *lane
+	if s.timeline.reported(key) {
+		lane = s.timeline.lane(ofLoad(key), nil, s.now)
+	}
 	found := s.loadLock(key)
 	readers := 0
 	if lane != nil {
-		readers = count(lane.holds, func(x *timelineHold) bool { return x.shared && x.to.IsZero() })
+		readers = lane.readers()
 	}
 	limit := s.run.scenario.Lock.Limit()
 	switch {
@@ -200,7 +203,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	l.Put(t.text, "  "+humanize.Count(lane.waiters())+" waiting")
 	now := s.now
 	since := now.Add(-min(busyOver, max(s.run.metrics.Elapsed, time.Second)))
-	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(since, now))
+	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(timeWindow{from: since, to: now}))
 	if whole := busy + " of the last " + humanize.Setting(now.Sub(since).Round(time.Second)); widget.Width(whole) < l.Rest() {
 		busy = whole
 	}

@@ -62,22 +62,22 @@ func (p *viewModel) keeps(held []*keyspace.Lock, name string) bool {
 		return slices.ContainsFunc(held, func(l *keyspace.Lock) bool { return l.Key == id.Key && l.ID() == id })
 	}
 	return !slices.ContainsFunc(p.change.Gone, has) &&
-		!slices.ContainsFunc(p.change.Locks, func(l *keyspace.Lock) bool { return holds(l, name) || has(l.ID()) })
+		!slices.ContainsFunc(p.change.Locks, func(l *keyspace.Lock) bool { return isHeldBy(l, name) || has(l.ID()) })
 }
 
 // otherLocks returns the locks besides l that an owner holds. It finds none for libraries
 // that make a new token for each hold.
 func otherLocks(locks []*keyspace.Lock, l *keyspace.Lock, name string) (held []*keyspace.Lock) {
 	for _, other := range locks {
-		if (other.Key != l.Key || other.ID() != l.ID()) && holds(other, name) {
+		if (other.Key != l.Key || other.ID() != l.ID()) && isHeldBy(other, name) {
 			held = append(held, other)
 		}
 	}
 	return held
 }
 
-// holds reports whether an owner is a holder of a lock.
-func holds(l *keyspace.Lock, name string) bool {
+// isHeldBy reports whether an owner is a holder of a lock.
+func isHeldBy(l *keyspace.Lock, name string) bool {
 	for i := range l.Holders {
 		if l.Holders[i].Name() == name {
 			return true

@@ -259,18 +259,17 @@ func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 	}
 	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
-	for i := len(n.holds) - 1; i >= 0; i-- {
-		h := &n.holds[i]
-		if seen[h.owner] || !v.shows(h.from, h.to) {
+	for _, h := range slices.Backward(n.drawn()) {
+		if seen[h.owner] || !v.shows(h.begin(), h.end()) {
 			continue
 		}
 		seen[h.owner] = true
 		letter, look := s.screen.theme.ofOwner(h.letter)
-		name := s.redactOwner(h.name)
+		name := s.redactOwner(h.Holder.Name())
 		if len(name) > 20 {
 			name = s.screen.glyphs.Fit(name, 20)
 		}
-		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.from)))
+		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.begin())))
 		if l.Rest() < widget.Width(text)+4 {
 			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
 			break

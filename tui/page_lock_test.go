@@ -85,14 +85,15 @@ func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
 	}
 	begin("a", "pay-3", 2*time.Second) // number 52
 	begin("a", "pay-1", 4*time.Second)
-	holds := c.lanes[keyspace.ID{Key: "a"}].holds
+	a := keyspace.ID{Key: "a"}
+	holds := c.lane(a, nil, after(0)).drawn()
 	check.True(t, holds[0].letter != holds[1].letter && holds[0].letter == holds[2].letter && holds[1].owner == len(letters),
 		"the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
 	for i := range 2 * len(letters) { // the letter seen least recently is used again
 		begin("a", fmt.Sprint("batch-", i), time.Duration(6+i)*time.Second)
 	}
 	recent := map[int]bool{}
-	holds = c.lanes[keyspace.ID{Key: "a"}].holds
+	holds = c.lane(a, nil, after(0)).drawn()
 	for _, h := range holds[len(holds)-len(letters):] {
 		recent[h.letter] = true
 	}

@@ -139,7 +139,7 @@ func TestThePageOfLocks(t *testing.T) {
 				s := d.app.state
 				id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
 				n, _ := s.lane(id, timeWindow{})
-				check.True(d.t, n != nil && len(n.holds) == 1 && n.holds[0].to.IsZero(), "the lane of the lock is %+v", n)
+				check.True(d.t, n != nil && len(n.Holds) == 1 && n.Holds[0].Lasts(), "the lane of the lock is %+v", n)
 				d.press("1").want("1 tagged")
 				v.locks = v.locks[:1]
 				d.wait(time.Second)

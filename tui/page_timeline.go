@@ -99,8 +99,8 @@ func (p *timelinePage) jump(s *state, direction int) {
 	}
 	var best overlap
 	var where string
-	for key, n := range s.timeline.exact {
-		for _, c := range n.overlaps {
+	for key, overlaps := range s.timeline.overlaps {
+		for _, c := range overlaps {
 			ahead := time.Duration(direction) * c.from.Sub(from)
 			if ahead <= 0 {
 				continue
@@ -133,33 +133,18 @@ func (p *timelinePage) arrange(s *state) {
 			lanes = append(lanes, id)
 		}
 	}
-	exact := make(map[string]bool, len(s.timeline.exact)) // those with a lane of snapshots, too
-	for id, n := range s.timeline.lanes {
-		if load := s.timeline.exact[id.Key]; load != nil {
-			exact[id.Key], n = true, load
-		}
-		if !n.lastSeen().IsZero() {
-			add(id, n.owners)
+	for id, n := range s.timeline.each {
+		if last, lasts := n.Last(); lasts || !last.IsZero() {
+			add(id, n.names)
 		}
 	}
 	for _, l := range s.current().snap.Locks {
-		id := l.ID().OnAnyNode()
-		if len(l.Holders) == 0 || s.timeline.lanes[id] != nil {
-			continue
-		}
-		owners := holderNames(l)
-		if load := s.timeline.exact[id.Key]; load != nil {
-			exact[id.Key], owners = true, load.owners
-		}
-		add(id, owners)
-	}
-	for key, n := range s.timeline.exact {
-		if !exact[key] {
-			add(keyspace.ID{Key: key}, n.owners)
+		if len(l.Holders) > 0 && !s.timeline.sampled.Has(l.ID()) && !s.timeline.reported(l.Key) {
+			add(l.ID().OnAnyNode(), holderNames(l))
 		}
 	}
 	rank := func(id keyspace.ID) int {
-		if s.timeline.exact[id.Key] != nil {
+		if s.timeline.reported(id.Key) {
 			return 0
 		}
 		return 1
@@ -194,7 +179,7 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 func (p *timelinePage) laneLock(s *state) keyspace.Lock {
 	id := p.chosen
 	for _, l := range s.current().locks {
-		if l.ID().OnAnyNode() == id || s.timeline.exact[id.Key] != nil && l.Key == id.Key {
+		if l.ID().OnAnyNode() == id || s.timeline.reported(id.Key) && l.Key == id.Key {
 			return *l
 		}
 	}
@@ -219,7 +204,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 		lanes = humanize.Count(p.filter.found) + " of " + lanes + " " + p.filter.shown(s)
 	}
 	source := "selected lane: sampled, without shorter holds than a poll"
-	if len(p.keys) > 0 && s.timeline.exact[p.chosen.Key] != nil {
+	if len(p.keys) > 0 && s.timeline.reported(p.chosen.Key) {
 		source = "selected lane: exact, of the load's own clients"
 	}
 	layoutLine(l, g, []segment{

@@ -19,9 +19,11 @@ const swimlanesShown = 8
 
 // swimlane is the part of one client in the lane of a lock.
 type swimlane struct {
-	lane
-	client string        // "" = waiters without a name
-	busy   time.Duration // how long it held or waited
+	client   string // "" = waiters without a name
+	holds    []drawn
+	waits    []laneWait
+	overlaps []overlap
+	busy     time.Duration // how long it held or waited
 }
 
 // swimlanes returns a lane for each client that held a lock, or waited for it, in a window: those
@@ -34,12 +36,12 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		}
 		return byClient[client]
 	}
-	for i := range n.holds {
-		if h := n.holds[i]; v.shows(h.from, h.to) {
-			one := of(h.name)
-			one.holds, one.busy = append(one.holds, h), one.busy+h.until(v.to).Sub(later(h.from, v.from))
+	for _, h := range n.drawn() {
+		if v.shows(h.begin(), h.end()) {
+			one := of(h.Holder.Name())
+			one.holds, one.busy = append(one.holds, h), one.busy+h.until(v.to).Sub(later(h.begin(), v.from))
 			for _, o := range n.overlaps {
-				if !o.to.Before(h.from) && !o.from.After(h.until(v.to)) {
+				if !o.to.Before(h.begin()) && !o.from.After(h.until(v.to)) {
 					one.overlaps = append(one.overlaps, o)
 				}
 			}
@@ -54,8 +56,13 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
 	}
 	holderFirst := func(a, b *swimlane) int {
-		holders := func(one *swimlane) int { return min(1, len(one.holder())) }
-		return holders(b) - holders(a)
+		rank := func(one *swimlane) int {
+			if k := len(one.holds); k > 0 && one.holds[k-1].Lasts() {
+				return 1
+			}
+			return 0
+		}
+		return rank(b) - rank(a)
 	}
 	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
 		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
@@ -70,10 +77,10 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 
 // draw returns the spans of a swimlane, with a cross where a lease expired.
 func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []timeWindow) []widget.Span {
-	spans := one.spans(t, v, contended)
+	spans := spansOf(t, v, joined(one.waits), one.holds, contended, one.overlaps)
 	for _, h := range one.holds {
-		if h.lapsed && v.shows(h.to, h.to) {
-			spans = append(spans, widget.Span{From: v.cell(h.to), To: v.cell(h.to) + 1, Label: g.Cross, On: t.bad})
+		if h.End.Kind == keyspace.Expired && v.shows(h.end(), h.end()) {
+			spans = append(spans, widget.Span{From: v.cell(h.end()), To: v.cell(h.end()) + 1, Label: g.Cross, On: t.bad})
 		}
 	}
 	return spans
@@ -83,7 +90,7 @@ func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []ti
 func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	g, t := s.screen.glyphs, s.screen.theme
 	origin := "sampled"
-	if s.timeline.exact[p.id.Key] != nil {
+	if s.timeline.reported(p.id.Key) {
 		origin = "exact"
 	}
 	lines := []string{s.ruleOf(w, "last 60 s", origin)}

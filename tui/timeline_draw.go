@@ -25,32 +25,31 @@ func (v timeWindow) shows(from, to time.Time) bool {
 	return from.Before(v.to) && (to.IsZero() || to.After(v.from))
 }
 
-// spans returns the spans of a lane in drawing order: waits, holds, overlaps. The holds have the
+// spansOf returns the spans of a strip in drawing order: waits, holds, overlaps. The holds have the
 // colour of waiting in the contended parts of the window.
-func (n *lane) spans(t theme, v timeWindow, contended []timeWindow) []widget.Span {
+func spansOf(t theme, v timeWindow, waits []timeWindow, shown []drawn, contended []timeWindow, overlaps []overlap) []widget.Span {
 	var spans []widget.Span
-	for _, w := range n.contended(v) { // holds are drawn over them
+	for _, w := range waits { // holds are drawn over them
 		spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: widget.Empty})
 	}
-	for i := range n.holds {
-		s := &n.holds[i]
-		if !v.shows(s.from, s.to) {
+	for _, s := range shown {
+		if !v.shows(s.begin(), s.end()) {
 			continue
 		}
 		letter, look := t.ofOwner(s.letter)
 		kind := widget.Solid
-		if s.shared {
+		if s.Shared {
 			kind = widget.Shared
 		}
 		to := s.until(v.to)
-		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
-		first, _ := slices.BinarySearchFunc(contended, s.from, func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
+		spans = append(spans, widget.Span{From: v.cell(s.begin()), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+		first, _ := slices.BinarySearchFunc(contended, s.begin(), func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
 		for k := first; k < len(contended) && contended[k].from.Before(to); k++ {
-			from, until := later(contended[k].from, s.from), earlier(contended[k].to, to)
+			from, until := later(contended[k].from, s.begin()), earlier(contended[k].to, to)
 			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: widget.Contended})
 		}
 	}
-	for _, c := range n.overlaps {
+	for _, c := range overlaps {
 		if v.shows(c.from, c.to) {
 			spans = append(spans, widget.Span{From: v.cell(c.from), To: v.cell(c.to), Fill: t.alarm, Kind: widget.Clash})
 		}
@@ -58,28 +57,14 @@ func (n *lane) spans(t theme, v timeWindow, contended []timeWindow) []widget.Spa
 	return spans
 }
 
-// until returns the end of a hold, at most now.
-func (s *timelineHold) until(now time.Time) time.Time {
-	if s.to.IsZero() {
-		return now
-	}
-	return earlier(s.to, now)
-}
-
-// overlap is a time in which two clients held an exclusive lock.
-type overlap struct {
-	from, to time.Time
-}
-
 // lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
 // for the load's lanes, the server's for others.
 func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
-	n := s.timeline.of(id)
-	if n == nil {
-		if l, known := s.current().lock(id); known {
-			n = s.timeline.found(new(lane), &l, s.current().snap.At)
-		}
+	var now *keyspace.Lock
+	if l, known := s.current().lock(id); known {
+		now = &l
 	}
+	n := s.timeline.lane(id, now, s.current().snap.At)
 	return n, s.onClockOf(n, v)
 }
 
@@ -96,7 +81,8 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 	n, v := s.lane(id, v)
 	var spans []widget.Span
 	if n != nil {
-		spans = append(s.faultBands(n, v), n.spans(s.screen.theme, v, n.contended(v))...)
+		contended := n.contended(v)
+		spans = append(s.faultBands(n, v), spansOf(s.screen.theme, v, contended, n.drawn(), contended, n.overlaps)...)
 	}
 	s.screen.glyphs.Strip(l, widget.Style{}, v.w, spans)
 }

@@ -1,9 +1,7 @@
 package tui
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -76,7 +74,7 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 		c.add(keyspace.DeltaOf(snap, now), nil)
 		snap = now
 	}
-	n := c.of(keyspace.ID{Key: "a"})
+	n := c.lane(keyspace.ID{Key: "a"}, nil, snap.At)
 	want := []laneWait{{n: 1, asked: true, from: after(5 * time.Second), to: after(9 * time.Second)}}
 	got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)})
 	check.True(t, slices.Equal(got, want), "the waits are %v, want %v", got, want)
@@ -87,15 +85,18 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 // Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its lease expired.
 func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	at := func(s int) time.Time { return after(time.Duration(s) * time.Second) }
-	n := &lane{}
-	n.begin(timelineHold{holder: "a~1", name: "a", from: at(0)})
-	n.end("a~1", at(20), true)
-	n.begin(timelineHold{holder: "b~1", name: "b", from: at(30)})
-	n.joins("b~1", at(10))
-	n.leaves("b~1", at(30))
-	n.joins("c", at(40))
-	n.end("b~1", at(50), false) // a release has no cross
+	c := timeline{}
+	id := ofLoad("k")
+	c.exact.Begin(id, keyspace.Holder{ID: "a~1", Label: "a"}, false, at(0))
+	c.exact.End(id, "a~1", at(20), keyspace.Expired)
+	c.exact.Wait(id, "b~1", at(10))
+	c.exact.Leave(id, "b~1", at(30))
+	c.exact.Begin(id, keyspace.Holder{ID: "b~1", Label: "b"}, false, at(30))
+	c.exact.Wait(id, "c", at(40))
+	c.exact.End(id, "b~1", at(50), keyspace.Released) // it has no cross
+	c.owners = map[string]int{"a": 0, "b": 1}
 	v := timeWindow{at(0), at(60), 6}
+	n := c.lane(id, nil, at(60))
 	all, more := n.swimlanes(v)
 	var got []string
 	theme := themeNamed("dark", renderer(termenv.Ascii))
@@ -104,32 +105,14 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
 		got = append(got, one.client+ansi.Strip(l.String()))
 	}
-	want := []string{"aA▓✗   ", "b ┄┄A▓ ", "c    ┄┄"}
+	want := []string{"aA▓✗   ", "b ┄┄B▓ ", "c    ┄┄"}
 	check.True(t, slices.Equal(got, want) && more == 0, "the swimlanes are %q, want %q", got, want)
 	for i := range swimlanesShown {
-		n.joins(string(rune('d'+i)), at(59))
+		c.exact.Wait(id, string(rune('d'+i)), at(59))
 	}
-	n.begin(timelineHold{holder: "z~1", name: "z", from: after(59_900 * time.Millisecond)})
-	all, more = n.swimlanes(v)
+	c.exact.Begin(id, keyspace.Holder{ID: "z~1", Label: "z"}, false, after(59_900*time.Millisecond))
+	all, more = c.lane(id, nil, at(60)).swimlanes(v)
 	check.True(t, len(all) == swimlanesShown && more == 4 && all[0].client == "z", "%d swimlanes, and %d more", len(all), more)
-}
-
-// A waiter that is not there any more has left, and a lane that has discarded old waits knows only the time since.
-func TestALaneKnowsTheWaitsOfNamedClients(t *testing.T) {
-	n := &lane{}
-	l := mutex("a", "x", time.Hour)
-	const turns, each = 3 * maxHolds, 10 * time.Millisecond
-	for i := range turns {
-		l.Waiters = []keyspace.Waiter{{ID: "w"}}
-		n.observe(&l, after(time.Duration(2*i)*each))
-		l.Waiters = nil
-		n.observe(&l, after(time.Duration(2*i+1)*each))
-	}
-	end := after(2 * turns * each)
-	p := n.past(timeWindow{from: midnight, to: end})
-	most := 2 * (2*maxHolds + 1) * each
-	check.True(t, n.waiters() == 0 && p.Period <= most && p.PerSecond() >= 0.49 && p.PerSecond() <= 0.51,
-		"%d wait, and %.2f in %v on average", n.waiters(), p.PerSecond(), p.Period)
 }
 
 // The sums beside the screen are those of each lock by itself, at the time when they were planned: what
@@ -253,14 +236,12 @@ func textOf(w waiting) string {
 	return strings.Join(lines, "\n")
 }
 
-// A lane that is made when it is drawn, or when the first thing happens to its lock, is the same
-// as one that exists since the lock was found.
+// A lock to which nothing has happened has the past that its snapshot shows, as if it had been recorded.
 func TestALaneThatIsMadeLaterIsTheSame(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var late, early timeline
 	s := state{}
 	var was keyspace.Snapshot
-	lazy := 0
+	quiet := 0
 	for step := range 2000 {
 		now := keyspace.Snapshot{At: after(time.Duration(step) * time.Second), Complete: random.IntN(2) == 0}
 		for i := range 8 {
@@ -271,78 +252,22 @@ func TestALaneThatIsMadeLaterIsTheSame(t *testing.T) {
 		}
 		now = keyspace.CarryOver(was, now)
 		change := keyspace.DeltaOf(was, now)
-		events := change.Diff(was)
-		late.add(change, events)
-		if early.lanes == nil {
-			early.lanes, early.owners = map[keyspace.ID]*lane{}, map[string]int{}
-		}
-		for i := range events {
-			if e := &events[i]; e.Kind == keyspace.Discovered {
-				early.owner(e.Holder.ID)
-				early.lane(&e.Lock, e.At).begin(early.hold(&e.Lock, &e.Holder, e.At))
-			}
-		}
-		early.add(change, events)
-		s.timeline, s.live, was = late, &viewModel{snap: now}, now
+		s.timeline.add(change, change.Diff(was))
+		s.live, was = &viewModel{snap: now, locks: now.Locks}, now
+		s.now = now.At
 		for _, l := range now.Locks {
-			if late.of(l.ID()) == nil {
-				lazy++
+			if s.timeline.sampled.Has(l.ID()) {
+				continue
 			}
-			got, _ := s.lane(l.ID(), timeWindow{})
-			want := early.of(l.ID())
-			if want == nil || !slices.Equal(inOrder(got.holds), inOrder(want.holds)) || !slices.Equal(got.waits, want.waits) || !maps.Equal(got.waiting, want.waiting) {
-				t.Fatalf("step %d: the lane of %s is %+v, want %+v", step, l.Key, got, want)
-			}
+			quiet++
+			n, _ := s.lane(l.ID(), timeWindow{})
+			check.Equal(t, len(n.Holds), len(l.Holders), "holds of %s", l.Key)
+			got, want := s.lastMinuteOf(l.ID()), n.past(s.minuteOf(n))
+			got.Holds, want.Holds = nil, nil
+			check.True(t, fmt.Sprint(got) == fmt.Sprint(want), "step %d: %s is %+v, want %+v", step, l.Key, got, want)
 		}
 	}
-	check.True(t, lazy >= 1000, "only %d lanes were made late", lazy)
-}
-
-// The holds of many locks take bounded memory. A lane says from when on it is whole, and that of a
-// lock that is held for long is made again.
-func TestATimelineKeepsABoundedNumberOfHolds(t *testing.T) {
-	const locks, most = 100, 300
-	c := timeline{most: most}
-	s := state{}
-	at := func(second int) time.Time { return after(time.Duration(second) * time.Second) }
-	held := func(key string, since int) *keyspace.Lock {
-		return &keyspace.Lock{Key: key, Holders: []keyspace.Holder{{ID: fmt.Sprint(key, " since ", since), Depth: 1, Since: at(since)}}}
-	}
-	acquire := func(l *keyspace.Lock, ended ...keyspace.Holder) {
-		now := l.Holders[0].Since
-		events := []keyspace.Event{{At: now, Kind: keyspace.Acquired, Lock: *l, Holder: l.Holders[0]}}
-		for _, h := range ended {
-			events = slices.Insert(events, 0, keyspace.Event{At: now, Kind: keyspace.Released, Lock: *l, Holder: h, Held: now.Sub(h.Since)})
-		}
-		c.add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: now, Locks: []*keyspace.Lock{l}}}, events)
-	}
-	quiet := held("quiet", 0)
-	acquire(quiet)
-	now := make(map[string]*keyspace.Lock)
-	for second := 1; second <= 20*locks; second++ {
-		key := fmt.Sprint("busy:", second%locks)
-		l := held(key, second)
-		if was := now[key]; was != nil {
-			acquire(l, was.Holders...)
-		} else {
-			acquire(l)
-		}
-		now[key] = l
-	}
-	kept := 0
-	for _, n := range c.lanes {
-		kept += len(n.holds)
-		check.True(t, len(n.letters) <= len(n.holds), "%d letters for %d holds", len(n.letters), len(n.holds))
-	}
-	check.True(t, kept <= most && kept >= most/2, "%d holds are kept, want at most %d", kept, most)
-	n := c.of(now["busy:0"].ID())
-	last := n.holds[len(n.holds)-1]
-	check.True(t, last.holder == "busy:0 since 2000" && n.whole.Equal(n.holds[0].from),
-		"the last hold is that of %s; whole since %v, the first hold begins at %v", last.holder, n.whole, n.holds[0].from)
-	s.timeline, s.live = c, &viewModel{snap: keyspace.Snapshot{At: at(20 * locks), Locks: []*keyspace.Lock{quiet}}}
-	check.True(t, c.of(quiet.ID()) == nil, "a lock of which nothing happens has a lane for ever")
-	again, _ := s.lane(quiet.ID(), timeWindow{})
-	check.True(t, len(again.holds) == 1 && again.holds[0].from.Equal(at(0)) && again.whole.After(at(0)), "its lane is %+v", again)
+	check.True(t, quiet >= 1000, "only %d locks had no past", quiet)
 }
 
 // randomLock returns a lock as it was, or with other holders and waiters: every other key is a semaphore.
@@ -369,33 +294,26 @@ func randomLock(random *rand.Rand, key string, was keyspace.Snapshot, at time.Ti
 	return l
 }
 
-// inOrder returns holds in an order that does not depend on when they were added, without the
-// numbers of owners, which are in that order.
-func inOrder(holds []timelineHold) []timelineHold {
-	holds = slices.Clone(holds)
-	for i := range holds {
-		holds[i].owner, holds[i].letter = 0, 0
-	}
-	slices.SortFunc(holds, func(a, b timelineHold) int {
-		return cmp.Or(a.from.Compare(b.from), strings.Compare(a.holder, b.holder))
-	})
-	return holds
-}
-
 // While a client waits, the hold has the colour of waiting; else it is grey.
 func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
-	n := &lane{
-		holds:   []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
-		waits:   []laneWait{{n: 1, from: at(5), to: at(15)}, {n: 1, from: at(20), to: at(25)}},
-		waiting: map[string]time.Time{"a": at(25)},
+	var c timeline
+	id := ofLoad("k")
+	for i, times := range [][2]int{{10, 30}, {40, 60}} {
+		token := fmt.Sprint(i)
+		c.exact.Begin(id, keyspace.Holder{ID: token, Label: token}, false, at(times[0]))
+		c.exact.End(id, token, at(times[1]), keyspace.Released)
 	}
-	n.leaves("a", at(45))
+	for i, times := range [][2]int{{5, 15}, {20, 25}, {25, 45}} {
+		c.exact.Wait(id, fmt.Sprint(i), at(times[0]))
+		c.exact.Leave(id, fmt.Sprint(i), at(times[1]))
+	}
+	n := c.lane(id, nil, at(100))
 	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	view := timeWindow{at(0), at(100), 100}
 	var got [][2]float64
-	for _, s := range n.spans(theme, view, n.contended(view)) {
+	for _, s := range spansOf(theme, view, n.contended(view), n.drawn(), n.contended(view), nil) {
 		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 && s.To != 45 || s.From == 40 {
 			got = append(got, [2]float64{s.From, s.To})
 		}
@@ -412,13 +330,13 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 // in one cell, and the second does not begin when the first ends.
 func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
-	c := timeline{owners: make(map[string]int), lanes: make(map[keyspace.ID]*lane)}
+	var c timeline
 	permits := keyspace.Lock{Key: "pool", Kind: keyspace.Semaphore, Limit: 2}
 	for i, kind := range []keyspace.EventKind{keyspace.Acquired, keyspace.Acquired, keyspace.Released} {
-		c.onEvent(&keyspace.Event{At: began.Add(time.Duration(i) * time.Second), Kind: kind, Lock: permits, Holder: keyspace.Holder{ID: string(rune('a' + i%2))}})
+		c.add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: began}}, []keyspace.Event{{At: began.Add(time.Duration(i) * time.Second), Kind: kind, Lock: permits, Holder: keyspace.Holder{ID: string(rune('a' + i%2))}}})
 	}
 	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
-	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil))
+	widget.Blocks().Strip(l, widget.Style{}, 10, spansOf(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil, c.lane(permits.ID(), nil, began).drawn(), nil, nil))
 	check.Equal(t, ansi.Strip(l.String()), " AB▒▒▒▒▒▒▒", "drawn")
 }

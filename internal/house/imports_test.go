@@ -30,7 +30,7 @@ var imports = map[string][]string{
 	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
 	"keyspace/metrics":         {"keyspace"},
 	"keyspace/metrics/web":     {},
-	"tui":                      {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/incident", "loadgen", "loadgen/oracle", "loadgen/witness", "tui/svg", "tui/widget"},
+	"tui":                      {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/holds", "keyspace/incident", "loadgen", "loadgen/oracle", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                  {},
 	"tui/widget":               {},
 	"keyspace":                 {"internal/humanize", "internal/shell", "keyspace/internal/cache", "keyspace/internal/sorted"},

@@ -100,6 +100,14 @@ type Hold struct {
 // Lasts reports whether the hold had not ended when the ledger was asked.
 func (h *Hold) Lasts() bool { return h.End.Kind == "" }
 
+// Until returns the earliest time at which the hold may have ended, or now while it lasts.
+func (h *Hold) Until(now time.Time) time.Time {
+	if h.Lasts() {
+		return now
+	}
+	return h.To.At
+}
+
 // Held returns how long the hold lasted up to now, at least and at most. most is negative if nothing
 // limits it, because the begin is not known.
 func (h *Hold) Held(now time.Time) (least, most time.Duration) {

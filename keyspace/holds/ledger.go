@@ -46,10 +46,11 @@ func (g *Ledger) Event(e *keyspace.Event) {
 	id := e.Lock.ID().OnAnyNode()
 	a := g.locks[id]
 	if a == nil {
-		if e.Kind == keyspace.Discovered && e.Holder.Since.IsZero() && !e.Holder.Seen.IsZero() {
-			return // found again: the state has it
+		found := e.Kind == keyspace.Discovered && e.Holder.Since.IsZero() && e.Holder.Seen.IsZero() // with a begin, the state has it
+		if !found && !e.Kind.Ends() && e.Kind != keyspace.Acquired && e.Kind != keyspace.WaiterJoined {
+			return
 		}
-		a = g.open(id, &e.Lock, e)
+		a = g.account(id) // the state that follows has the other holders
 	}
 	switch {
 	case e.Kind.Ends():
@@ -65,22 +66,6 @@ func (g *Ledger) Event(e *keyspace.Event) {
 	}
 }
 
-// open adds the account of a lock. It begins with the holders before an event; the lock of the
-// event is that after it.
-func (g *Ledger) open(id keyspace.ID, l *keyspace.Lock, e *keyspace.Event) *account {
-	if g.locks == nil {
-		g.locks = make(map[keyspace.ID]*account)
-	}
-	a := &account{whole: g.whole, most: g.OfLock}
-	g.locks[id] = a
-	for _, h := range l.Holders {
-		if h.ID != e.Holder.ID && (shared(l, h) || !e.Kind.Ends()) {
-			a.begin(g, id, l, h, e.At, keyspace.Discovered)
-		}
-	}
-	return a
-}
-
 // State corrects what the events have missed: a lock of the delta has just the holders and the
 // waiters that it has there, and one that is gone has none.
 func (g *Ledger) State(d keyspace.Delta) {
@@ -90,10 +75,7 @@ func (g *Ledger) State(d keyspace.Delta) {
 		if a == nil && l.LeastWaiters(d.At) == 0 {
 			continue
 		}
-		if a == nil {
-			a = g.open(id, l, &keyspace.Event{At: d.At})
-		}
-		a.correct(g, id, l, d.At)
+		g.account(id).correct(g, id, l, d.At)
 	}
 	for _, id := range d.Ended() {
 		if a := g.locks[id]; a != nil {
@@ -286,7 +268,7 @@ func (g *Ledger) count(id keyspace.ID) {
 	case a == nil:
 	case a.discard():
 		g.whole = keyspace.Later(g.whole, a.whole)
-	case len(a.ended) == 0 && a.waiters() == 0: // it has only holds that last
+	case len(a.ended) == 0 && len(a.waiting)+a.unnamed.Clients == 0: // it has only holds that last
 		delete(g.locks, oldest) // the next event, or a state with waiters, opens it again
 	}
 }
@@ -315,27 +297,80 @@ func newest[T any](all []T, n int) []T {
 // Forget drops the locks whose last hold or wait ended before a time.
 func (g *Ledger) Forget(before time.Time) {
 	for id, a := range g.locks {
-		if a.lastSeen().Before(before) {
+		if last, lasts := a.past().Last(); !lasts && last.Before(before) {
 			delete(g.locks, id)
 		}
 	}
 }
 
-// lastSeen returns the end of the last hold or wait; a time in the far future while one lasts.
-func (a *account) lastSeen() (last time.Time) {
-	if a.waiters()+a.lasting > 0 {
-		return farFuture
-	}
-	for i := range a.holds {
-		last = keyspace.Later(last, a.holds[i].To.At)
-	}
-	if k := len(a.ended); k > 0 {
-		last = keyspace.Later(last, a.ended[k-1].To.At)
-	}
-	return last
+// Begin records that a client holds a lock from a moment on, as it reports itself. Some unsound kinds
+// of lock let several clients hold it at the same time.
+func (g *Ledger) Begin(id keyspace.ID, holder keyspace.Holder, shared bool, at time.Time) {
+	a := g.account(id)
+	g.serial++
+	a.holds, a.lasting = append(a.holds, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at, serial: g.serial}), a.lasting+1
+	g.count(id)
 }
 
-var farFuture = time.Unix(1<<40, 0)
+// End records that a hold has ended at a moment, as its client reports itself.
+func (g *Ledger) End(id keyspace.ID, token string, at time.Time, kind keyspace.EventKind) {
+	a := g.account(id)
+	if i := a.find(token); i >= 0 {
+		a.finish(i, End{kind, ByReport}, Moment{At: at, Grade: Exact})
+	}
+}
+
+// Wait records that a client waits from a moment on, as it reports itself.
+func (g *Ledger) Wait(id keyspace.ID, client string, at time.Time) {
+	g.account(id).joins(keyspace.Waiter{ID: client, Since: at}, at)
+}
+
+// Leave records that a client waits no longer.
+func (g *Ledger) Leave(id keyspace.ID, client string, at time.Time) { g.account(id).leaves(client, at) }
+
+// Halt ends all holds and waits at a moment: the reason is not known.
+func (g *Ledger) Halt(at time.Time) {
+	for _, a := range g.locks {
+		for i := range a.open {
+			a.finish(i, End{keyspace.Vanished, NoProof}, Moment{At: at, Grade: Exact})
+		}
+		a.observe(&keyspace.Lock{}, at)
+	}
+}
+
+// account returns the account of a lock, which may be new.
+func (g *Ledger) account(id keyspace.ID) *account {
+	if g.locks == nil {
+		g.locks = make(map[keyspace.ID]*account)
+	}
+	a := g.locks[id]
+	if a == nil {
+		a = &account{whole: g.whole, most: g.OfLock}
+		g.locks[id] = a
+	}
+	return a
+}
+
+// Clone returns a copy of the ledger, for another goroutine. It shares the holds, which never change.
+func (g *Ledger) Clone() *Ledger {
+	c := *g
+	c.locks, c.added = make(map[keyspace.ID]*account, len(g.locks)), slices.Clone(g.added)
+	for id, a := range g.locks {
+		copied := *a
+		copied.holds, copied.ended, copied.waiting = slices.Clone(a.holds), slices.Clone(a.ended), slices.Clone(a.waiting)
+		c.locks[id] = &copied
+	}
+	return &c
+}
+
+// Has reports whether a lock has a past: something has happened to it.
+func (g *Ledger) Has(id keyspace.ID) bool { return g.locks[id.OnAnyNode()] != nil }
+
+// Len returns the number of locks with a past.
+func (g *Ledger) Len() int { return len(g.locks) }
+
+// Whole returns since when the pasts of all locks are whole.
+func (g *Ledger) Whole() time.Time { return g.whole }
 
 // Locks yields the locks with a past, in no order.
 func (g *Ledger) Locks(yield func(keyspace.ID) bool) {
@@ -360,22 +395,18 @@ func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
 			a.holds = append(a.holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
 		}
 	}
-	return Past{a.holds, a.ended, a.waiting, a.unnamed, a.whole}
+	return a.past()
 }
 
-// Past is the past of one lock. It never changes, and is for any goroutine, if it was cloned.
+func (a *account) past() Past { return Past{a.holds, a.ended, a.waiting, a.unnamed, a.whole} }
+
+// Past is the past of one lock, until the next change of the ledger.
 type Past struct {
 	Holds   []*Hold // in the order of their begins
 	ended   []Wait
 	waiting []Wait
 	unnamed Wait
 	Whole   time.Time // earlier holds and waits may be missing
-}
-
-// Clone returns a past that the ledger does not change.
-func (p Past) Clone() Past {
-	p.Holds, p.ended, p.waiting = slices.Clone(p.Holds), slices.Clone(p.ended), slices.Clone(p.waiting)
-	return p
 }
 
 // Waits yields the waits that have ended, in the order of their ends, then the others.
@@ -390,6 +421,17 @@ func (p Past) Waits(yield func(Wait) bool) {
 	if p.unnamed.Clients > 0 {
 		yield(p.unnamed)
 	}
+}
+
+// Last returns the end of the last hold or wait, and whether one lasts. It is zero if there was none.
+func (p Past) Last() (last time.Time, lasts bool) {
+	for _, h := range p.Holds {
+		last, lasts = keyspace.Later(last, h.To.At), lasts || h.Lasts()
+	}
+	for w := range p.Waits {
+		last, lasts = keyspace.Later(last, w.To.At), lasts || w.Lasts()
+	}
+	return last, lasts
 }
 
 // After returns the hold that followed another one: the first that began when it had ended.

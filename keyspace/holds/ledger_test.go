@@ -246,6 +246,7 @@ func TestADurationHasBounds(t *testing.T) {
 func TestALockWithoutEventsHasTheHoldsOfARead(t *testing.T) {
 	var b book
 	b.state(1, read(by("a")))
+	b.event(1.5, keyspace.Renewed, read(by("a")), by("a"))
 	for range b.Locks {
 		t.Error("it has an account")
 	}

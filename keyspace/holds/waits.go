@@ -84,6 +84,3 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 	}
 	*was = now
 }
-
-// waiters returns how many clients wait, at least.
-func (a *account) waiters() int { return len(a.waiting) + a.unnamed.Clients }
