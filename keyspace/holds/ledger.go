@@ -394,6 +394,7 @@ func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
 		for _, h := range now.Holders {
 			a.holds = append(a.holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
 		}
+		slices.SortStableFunc(a.holds, func(a, b *Hold) int { return a.From.At.Compare(b.From.At) })
 	}
 	return a.past()
 }
