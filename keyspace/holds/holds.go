@@ -1,6 +1,10 @@
 // Package holds is the ledger of holds and waits: who held a lock, from when to when, how deep, how
-// the hold ended, who waited, and how well each of this is known. Every view of the past of a lock
-// asks the ledger and concludes nothing by itself.
+// the hold ended, who waited, and how well each of this is known. A view of the past of a lock
+// asks the ledger and concludes nothing by itself:
+//
+//   - the timeline draws a hold from the earliest begin to the last moment at which it is proven
+//   - the accounts of contention count a hold from the read that shows it
+//   - an incident asks for the end and its proof, for the renewals, and for who came next
 //
 // The package is pure: it has no clock and no Redis. Its input are the events and the states of a
 // watch or of a recording. A value that nothing proves is unknown, and never zero, false or free.
