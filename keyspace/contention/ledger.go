@@ -89,7 +89,7 @@ type Wait struct {
 // NewLedger returns an empty ledger for locks of some formats.
 func NewLedger(formats []keyspace.Format) *Ledger {
 	g := &Ledger{formats: make(map[string]*keyspace.Format), locks: make(map[keyspace.ID]*account)}
-	g.past.Most, g.past.OfLock = math.MaxInt, math.MaxInt // all of them count
+	g.past = holds.Ledger{Most: math.MaxInt, OfLock: math.MaxInt, All: true}
 	for i := range formats {
 		f := &formats[i]
 		if known := g.formats[f.Name]; known == nil || known.Attempts == nil { // of several types, that of strings
@@ -173,9 +173,9 @@ func (a *account) states(past holds.Past) (all []state) {
 // there still, has waited for longer.
 func (g *Ledger) waits(past holds.Past, source Source) (all []Wait) {
 	for w := range past.Waits {
-		from, until := keyspace.Later(w.From.At, g.watched.From), w.Until(g.watched.Until)
+		from, until := keyspace.Later(w.Seen, g.watched.From), w.Until(g.watched.Until)
 		if w.Source == source && until.After(from) {
-			first := !w.From.At.After(g.watched.From)
+			first := !w.Seen.After(g.watched.From)
 			all = append(all, Wait{Waiter: w.Waiter, From: from, Until: until, N: w.Clients, AtLeast: source == Stored && (first || w.Lasts() || w.Waiter == "")})
 		}
 	}

@@ -50,10 +50,9 @@ func (m Moment) Latest() (time.Time, bool) {
 	return m.At, m.Known()
 }
 
-// between returns the moment that was in a span; it is exact if two reads of one time can differ so
-// much.
+// between returns the moment that was in a span. It is exact within the resolution of deadlines.
 func between(from, upto time.Time) Moment {
-	if upto.Sub(from) <= keyspace.DeadlineJitter {
+	if upto.Sub(from) <= time.Millisecond {
 		return Moment{At: from, Grade: Exact}
 	}
 	return Moment{from, upto, Between}
@@ -150,6 +149,7 @@ type Wait struct {
 	Source  Source
 	From    Moment
 	To      Moment    // unknown while they wait
+	Seen    time.Time // of the first read that shows it
 	Proven  time.Time // the last moment at which the wait is proven
 }
 

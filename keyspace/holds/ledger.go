@@ -19,8 +19,9 @@ const (
 // Ledger records the holds and the waits of locks, wherever they are stored: a failover, or a slot
 // that moves, ends nothing. The zero value is empty. It is for one goroutine at a time.
 type Ledger struct {
-	Most   int // holds in all; 0 = 50,000
-	OfLock int // holds of one lock; 0 = 512
+	Most   int  // holds in all; 0 = 50,000
+	OfLock int  // holds of one lock; 0 = 512
+	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
 	locks  map[keyspace.ID]*account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
@@ -52,18 +53,22 @@ func (g *Ledger) Event(e *keyspace.Event) {
 		}
 		a = g.account(id) // the state that follows has the other holders
 	}
+	now := &e.Lock
+	if _, still := now.Holder(e.Holder.ID); still && e.Kind.Ends() { // the lock is gone: the event has it as it was
+		now = &keyspace.Lock{}
+	}
 	switch {
 	case e.Kind.Ends():
 		a.end(g, id, e)
 	case e.Kind == keyspace.Discovered, e.Kind == keyspace.Acquired:
-		a.begin(g, id, &e.Lock, e.Holder, e.At, e.Kind)
-	case e.Kind == keyspace.WaiterJoined:
-		a.joins(e.Waiter, e.At)
+		a.begin(g, id, now, e.Holder, e.At, e.Kind)
 	case e.Kind == keyspace.WaiterLeft:
 		a.leaves(e.Waiter.ID, e.At)
+		return // the lock may be gone, and the event has it as it was
 	default:
 		a.changed(e)
 	}
+	a.observe(now, e.At)
 }
 
 // State corrects what the events have missed: a lock of the delta has just the holders and the
@@ -72,7 +77,7 @@ func (g *Ledger) State(d keyspace.Delta) {
 	for _, l := range d.Locks {
 		id := l.ID().OnAnyNode()
 		a := g.locks[id]
-		if a == nil && l.LeastWaiters(d.At) == 0 {
+		if a == nil && !g.All && l.LeastWaiters(d.At) == 0 {
 			continue
 		}
 		g.account(id).correct(g, id, l, d.At)
@@ -220,9 +225,6 @@ func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 		h := a.finish(i, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
 		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
 	}
-	if _, asLastSeen := e.Lock.Holder(e.Holder.ID); asLastSeen { // the lock is gone: the event has it as it was
-		a.observe(&keyspace.Lock{}, e.At)
-	}
 }
 
 // proofOf returns what an event proves of the end that it reports.
@@ -322,7 +324,9 @@ func (g *Ledger) End(id keyspace.ID, token string, at time.Time, kind keyspace.E
 
 // Wait records that a client waits from a moment on, as it reports itself.
 func (g *Ledger) Wait(id keyspace.ID, client string, at time.Time) {
-	g.account(id).joins(keyspace.Waiter{ID: client, Since: at}, at)
+	if a := g.account(id); a.waits(client) < 0 {
+		a.join(keyspace.Waiter{ID: client, Since: at}, at)
+	}
 }
 
 // Leave records that a client waits no longer.

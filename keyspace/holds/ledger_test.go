@@ -204,6 +204,15 @@ func TestTheHardPoints(t *testing.T) {
 			b.state(3, asked(3))
 			b.state(9, asked(3))
 		}, "a 1~2 to ?\nwait ×1 asked, ≤2 to 3\n"},
+		"a waiter whose entry was not seen for a moment does not wait twice": {func(b *book) {
+			since1 := waits(read(since("a", 1)))
+			since1.Waiters = []keyspace.Waiter{{ID: "w", Since: at(1)}}
+			b.state(2, since1)
+			b.state(4, read(since("b", 4)))
+			since1.Holders = read(since("b", 4)).Holders
+			b.state(5, since1)
+			b.state(6, read(since("b", 4)))
+		}, "a 1~2 to 2~4 gone (no proof)\nb 4 to ?\nwait w×1 stored, 1 to 4\nwait w×1 stored, 4 to 6\n"},
 		"waiters without names": {func(b *book) {
 			counted := func(n int) *keyspace.Lock {
 				l := read(since("a", 1))

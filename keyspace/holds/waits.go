@@ -8,11 +8,15 @@ import (
 	"locktop/keyspace"
 )
 
-// joins takes that a client waits.
-func (a *account) joins(w keyspace.Waiter, at time.Time) {
-	if a.waits(w.ID) < 0 {
-		a.waiting = append(a.waiting, Wait{Waiter: w.ID, Clients: 1, Source: Stored, From: since(w, at), Proven: at})
+// join takes that a client waits that did not.
+func (a *account) join(w keyspace.Waiter, at time.Time) {
+	from := since(w, at)
+	for i := len(a.ended) - 1; i >= 0 && a.ended[i].To.At.After(from.At); i-- {
+		if a.ended[i].Waiter == w.ID { // its entry was not seen for a moment
+			from.At = a.ended[i].To.At
+		}
 	}
+	a.waiting = append(a.waiting, Wait{Waiter: w.ID, Clients: 1, Source: Stored, From: from, Seen: at, Proven: at})
 }
 
 // since returns since when a client waits that was read at a time.
@@ -47,7 +51,7 @@ func (a *account) waited(w Wait, at time.Time) {
 	}
 	w.To = Moment{At: at, Grade: Exact}
 	a.ended = append(a.ended, w)
-	if most := cmp.Or(a.most, maxHolds); len(a.ended) > 2*most {
+	if most := cmp.Or(a.most, maxHolds); len(a.ended)/2 > most {
 		a.ended = newest(a.ended, most)
 		a.whole = keyspace.Later(a.whole, a.ended[0].To.At)
 	}
@@ -56,20 +60,29 @@ func (a *account) waited(w Wait, at time.Time) {
 // observe takes the waiters of a lock as they are at a time. A client that only asks has waited up
 // to its last request.
 func (a *account) observe(l *keyspace.Lock, at time.Time) {
+	joined := make(map[string]bool, len(l.Waiters))
+	for _, w := range l.Waiters {
+		joined[w.ID] = true
+	}
 	for i := len(a.waiting) - 1; i >= 0; i-- {
-		w := &a.waiting[i]
-		if slices.ContainsFunc(l.Waiters, func(now keyspace.Waiter) bool { return now.ID == w.Waiter }) {
-			w.Proven = at
+		w := a.waiting[i]
+		if joined[w.Waiter] {
+			a.waiting[i].Proven = at
+			delete(joined, w.Waiter)
 			continue
 		}
-		a.leaves(w.Waiter, at)
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		a.waited(w, at)
 	}
 	for _, w := range l.Waiters {
-		a.joins(w, at)
+		if joined[w.ID] {
+			a.join(w, at)
+			delete(joined, w.ID)
+		}
 	}
-	now := Wait{Clients: l.WaiterCount() - len(l.Waiters), Source: Stored, From: Moment{At: at, Grade: NotAfter}, Proven: at}
+	now := Wait{Clients: l.WaiterCount() - len(l.Waiters), Source: Stored, From: Moment{At: at, Grade: NotAfter}, Seen: at, Proven: at}
 	if l.LeastWaiters(at) > l.WaiterCount() {
-		now = Wait{Clients: 1, Source: Asked, From: Moment{At: l.AskedAt, Grade: NotAfter}, Proven: l.AskedAt}
+		now = Wait{Clients: 1, Source: Asked, From: Moment{At: l.AskedAt, Grade: NotAfter}, Seen: l.AskedAt, Proven: l.AskedAt}
 	}
 	was := &a.unnamed
 	if was.Clients > 0 && was.Source == Stored {
