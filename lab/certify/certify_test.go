@@ -54,7 +54,7 @@ func TestACardAndItsExitCode(t *testing.T) {
 		matches(t, out, c.out)
 		matches(t, errs, c.errs)
 	}
-	matches(t, string(check.Must(os.ReadFile(page))(t)), []string{`<h1>locktop certify</h1>`, `locktop classic/blind-delete`, `<rect class="violation"`, `▲ client-2 and client-3 inside`})
+	matches(t, string(check.Must(os.ReadFile(page))(t)), []string{`<h1>locktop: certification of a lock client</h1>`, `locktop classic/blind-delete`, `<rect class="violation"`, `▲ client-2 and client-3 inside`})
 }
 
 func TestWrongArgumentsHaveOneLineThatSaysWhatIsRight(t *testing.T) {

@@ -15,8 +15,8 @@ var cardStyle string
 // WriteHTML writes the card as a self-contained HTML page: the table, then all that was
 // observed of each client, with a drawing of each failure.
 func (c Card) WriteHTML(w io.Writer) error {
-	p := htmlpage.New("locktop certify", cardStyle)
-	p.Put(`<h1>locktop certify</h1>`)
+	p := htmlpage.New("locktop: certification of a lock client", cardStyle)
+	p.Put(`<h1>locktop: certification of a lock client</h1>`)
 	p.Put(`<p>%v · %v · %v · seed %v</p>`, c.Date.UTC().Format("2006-01-02 15:04 UTC"), strings.TrimSpace("locktop "+c.Locktop), c.Server, c.Seed)
 	c.table(p)
 	legend(p)
