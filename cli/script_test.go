@@ -69,9 +69,6 @@ func TestScriptsOnRedis(t *testing.T) {
 }
 
 func TestScriptsOnTheEmbeddedServer(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		testtier.Long(t, "TestScriptsOnRedis runs the same scripts")
-	}
 	t.Parallel()
 	testscript.Run(t, scripts("embedded", func(tb servertest.TB) string { return servertest.EmbeddedForTest(tb).Addr() }))
 }
