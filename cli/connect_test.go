@@ -147,6 +147,18 @@ func send(t *testing.T, addr string, args ...any) {
 	check.Require(t, err == nil, "%v: %v", args, err)
 }
 
+// replicated sends one command, and waits until a replica has it: WAIT waits for the writes of its own connection.
+func replicated(t *testing.T, addr string, args ...any) {
+	t.Helper()
+	rdb := server.NewClient(addr, server.ClientOptions{})
+	defer rdb.Close()
+	p := rdb.Pipeline()
+	p.Do(t.Context(), args...)
+	n := p.Do(t.Context(), "WAIT", 1, 10_000)
+	_, err := p.Exec(t.Context())
+	check.Require(t, err == nil && n.Val() == int64(1), "%v: %v, %v replicas have it", args, err, n.Val())
+}
+
 // sent sends one command on a connection of its own, and returns its reply.
 func sent(t *testing.T, addr string, args ...any) *redis.Cmd {
 	rdb := server.NewClient(addr, server.ClientOptions{})

@@ -330,26 +330,24 @@ func (p promServer) holds(expr string) bool {
 }
 
 // raised lists the alerts whose expression has a result, also those whose time has not passed yet.
-func (p promServer) raised() (names []string) {
-	p.t.Helper()
-	all, _ := at(p.ask("/api/v1/alerts", nil), "alerts").([]any)
-	for _, a := range all {
-		names = append(names, at(a, "labels.alertname").(string))
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+func (p promServer) raised() []string {
+	return alertNames(at(p.ask("/api/v1/alerts", nil), "alerts"), "labels.alertname")
 }
 
 // since lists the alerts that were raised at any time since began.
-func (p promServer) since(began time.Time) (names []string) {
-	p.t.Helper()
+func (p promServer) since(began time.Time) []string {
 	seconds := int(time.Since(began).Seconds()) + 1
-	all, _ := at(p.ask("/api/v1/query", url.Values{"query": {fmt.Sprintf("count by (alertname) (count_over_time(ALERTS[%ds]))", seconds)}}), "result").([]any)
+	query := fmt.Sprintf("count by (alertname) (count_over_time(ALERTS[%ds]))", seconds)
+	return alertNames(at(p.ask("/api/v1/query", url.Values{"query": {query}}), "result"), "metric.alertname")
+}
+
+func alertNames(list any, path string) (names []string) {
+	all, _ := list.([]any)
 	for _, a := range all {
-		names = append(names, at(a, "metric.alertname").(string))
+		names = append(names, at(a, path).(string))
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // Prometheus scrapes two exporters, of a server and of a Redlock. While the locks are

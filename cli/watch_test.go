@@ -368,12 +368,10 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	long(t, "Sentinels replace a master")
 	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0]
-	send(t, master, "SET", "lock:a", token, "PX", "600000")
-	send(t, master, "WAIT", "1", "5000")
+	replicated(t, master, "SET", "lock:a", token, "PX", "600000")
 	w := startWatch(t, append([]string{"--timeout", "500ms"}, sentinelFlags(rig)...)...)
 	w.out.sees(t, `appeared lock:a`)
-	send(t, master, "SET", "lock:kept", token, "PX", "600000")
-	send(t, master, "WAIT", "1", "5000")
+	replicated(t, master, "SET", "lock:kept", token, "PX", "600000")
 	w.out.sees(t, `acquired lock:kept`)
 	check.NoError(t, replica.Freeze())
 	send(t, master, "CLIENT", "KILL", "TYPE", "replica") // what it sends from now on is lost

@@ -256,9 +256,11 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
 	master := r.master("orders")
 	rdb, _ := r.node(master)
-	n, err := rdb.Wait(ctx, 1, 5*time.Second).Result()
-	check.Require(t, n >= 1, "the replica lags: %v", err)
-
+	p := rdb.Pipeline() // WAIT waits for the writes of its own connection
+	p.Set(ctx, "{orders}:after", 1, time.Minute)
+	n := p.Do(ctx, "WAIT", 1, 5000)
+	_, err := p.Exec(ctx)
+	check.Require(t, err == nil && n.Val() == int64(1), "the replica lags: %v", err)
 	r.must(r.nodes.Node(master).Kill())
 	killed := time.Now()
 	r.renewed(&d, 2) // by the new master

@@ -139,14 +139,15 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	old, rdb := connect(t, redis.Options{Addr: rig.Master().Addr()}), connect(t, redis.Options{Addr: replica.Addr()})
 	o := justTokens()
 	o.Carryover = new(Carryover)
-	do(t, old, "SET", "received", "token:1", "PX", 600_000)
+	one := old.Conn() // WAIT waits for the writes of its own connection
+	check.NoError(t, one.Set(t.Context(), "received", "token:1", 600*time.Second).Err())
 	w := follow(old, o)
 	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 1 })
 	offsets := &w.replication.offsets // how far the history of writes was at each sample
 	samples := len(*offsets)
 	followed(t, w, func(keyspace.Snapshot) bool { return len(*offsets) > samples })
-	do(t, old, "WAIT", 1, 10_000)
-	check.NoError(t, rig.Promote(t.Context(), replica))
+	check.Equal(t, check.Must(one.Wait(t.Context(), 1, 10*time.Second).Result())(t), 1, "the replicas that have it")
+	check.True(t, one.Close() == nil && rig.Promote(t.Context(), replica) == nil, "the replica is no master")
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
 	followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
 	samples = len(*offsets)
