@@ -64,11 +64,14 @@ func socketDir(t *testing.T) string {
 }
 
 func TestScriptsOnRedis(t *testing.T) {
-	long(t, "the scripts run on the embedded server, too")
+	long(t, "the scripts start a redis-server each")
 	testscript.Run(t, scripts("redis", func(tb servertest.TB) string { return servertest.RedisForTest(tb).Addr() }))
 }
 
 func TestScriptsOnTheEmbeddedServer(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		testtier.Long(t, "where there is a redis-server, the scripts run only in the long tier")
+	}
 	t.Parallel()
 	testscript.Run(t, scripts("embedded", func(tb servertest.TB) string { return servertest.EmbeddedForTest(tb).Addr() }))
 }

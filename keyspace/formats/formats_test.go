@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	servertest.Tests{M: m, Parallel: 4}.Run()
+	servertest.Tests{M: m, Parallel: 12}.Run()
 }
 
 // everyFormat is made once: a format reads the files of its scripts.

@@ -1,4 +1,4 @@
-package lockspec_test
+package explore
 
 import (
 	"strings"
