@@ -125,6 +125,13 @@ func TestTheHardPoints(t *testing.T) {
 			b.state(1, waits(read(since("a", 1)), "w"))
 			b.event(3, keyspace.Released, waits(read(since("a", 1)), "w"), since("a", 1))
 		}, "a 1 to 3 released (report)\nwait w×1 stored, ≤1 to 3\n"},
+		"a state has a renewal before its event": {func(b *book) {
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			renewed := read(since("a", 1))
+			renewed.Renewals, renewed.Renewed = 1, at(2)
+			b.state(2, renewed)
+			b.event(2, keyspace.Renewed, renewed, since("a", 1))
+		}, "a 1 to ?, renewed 1\n"},
 		"the begin is not known": {func(b *book) {
 			b.event(5, keyspace.Discovered, read(by("a")), by("a"))
 			b.event(7, keyspace.Released, read(), by("a"))
@@ -276,6 +283,48 @@ func TestTheNextHoldIsAsked(t *testing.T) {
 	check.True(t, !ok, "there is a hold after the last one")
 }
 
+// The next holder of a lock that is handed over begins as the other one ends.
+func TestAHandOffHasANextHold(t *testing.T) {
+	var b book
+	b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+	b.event(2, keyspace.HandedOver, read(since("b", 2)), since("a", 1))
+	b.event(2, keyspace.Acquired, read(since("b", 2)), since("b", 2))
+	p := b.Of(read().ID(), nil, at(3))
+	next, ok := p.After(p.Holds[0])
+	check.True(t, ok && next.Holder.ID == "b", "after a: %v", next)
+}
+
+// The kind of an event says what proves the end.
+func TestEachEndHasItsProof(t *testing.T) {
+	proofs := map[keyspace.EventKind]holds.Proof{keyspace.Vanished: holds.NoProof, keyspace.Expired: holds.ByDeadline, keyspace.Lost: holds.ByLoss,
+		keyspace.Flushed: holds.ByLoss, keyspace.Stolen: holds.BySuccessor, keyspace.Replaced: holds.BySuccessor, keyspace.HandedOver: holds.BySuccessor}
+	for _, kind := range keyspace.EventKinds() {
+		want, known := proofs[kind]
+		if !known {
+			want = holds.ByReport
+		}
+		if kind.Ends() {
+			var b book
+			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
+			b.event(2, kind, read(), since("a", 1))
+			check.Equal(t, b.Of(read().ID(), nil, at(3)).Holds[0].End, holds.End{Kind: kind, Proof: want})
+		}
+	}
+}
+
+// A client that only asks is proven to wait up to its last request, and a read without the address of
+// a holder does not take away the one that was known.
+func TestWhatWasProvenStays(t *testing.T) {
+	asked := holds.Wait{Source: holds.Asked, Proven: at(2)}
+	check.Equal(t, asked.Until(at(9)), at(2))
+	var b book
+	h := since("a", 1)
+	h.Addr = "10.0.0.1:4711"
+	b.event(1, keyspace.Acquired, read(h), h)
+	b.state(2, read(since("a", 1)))
+	check.Equal(t, b.Of(read().ID(), nil, at(3)).Holds[0].Holder.Addr, h.Addr)
+}
+
 // Of too many holds the oldest are dropped, and the past says from when on it is whole.
 func TestTheLedgerIsBounded(t *testing.T) {
 	b := book{holds.Ledger{Most: 1000}}
@@ -301,4 +350,5 @@ func TestTheLedgerIsBounded(t *testing.T) {
 		all += len(b.Of(id, nil, at(9000)).Holds)
 	}
 	check.AtMost(t, all, 1000, "holds in all")
+	check.True(t, b.Whole().After(at(3900)), "all pasts are whole since %v", b.Whole())
 }
