@@ -207,7 +207,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), longestWait)
 	defer cancel()
 	for _, to := range []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]} {
-		check.NoError(t, moveSlot(ctx, c.Cluster, 0, to))
+		check.NoError(t, c.MoveSlot(ctx, 0, to))
 	}
 	for i := range locks {
 		check.NoError(t, c.rdb.Del(ctx, c.moving(i)).Err())

@@ -110,7 +110,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	long(t, "it runs loads for seconds")
 	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	rdb := clusterClient(t, rig)
-	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
+	addr := rig.Another(int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
 		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "1s", "--json")
 		got.says(t, exitFailure, "no client acquired a lock", "MOVED", "--cluster")
@@ -239,33 +239,6 @@ func (r loadReport) wantFailover(t *testing.T) {
 	}
 	check.True(t, len(r.Faults) == 1 && r.Faults[0].Struck == 1 && after >= 50,
 		"faults %v, %d acquired at the end: %s", r.Faults, after, r.Verdict.Text)
-}
-
-// another returns the first master that does not have a slot.
-func another(rig *servertest.Cluster, slot int) *server.Child {
-	to := rig.Nodes()[0]
-	if owner, err := rig.Owner(context.Background(), slot); err == nil && owner == to {
-		to = rig.Nodes()[1]
-	}
-	return to
-}
-
-// moveSlot moves a slot to a master, key by key.
-func moveSlot(ctx context.Context, rig *servertest.Cluster, slot int, to *server.Child) error {
-	move, err := rig.StartMigration(ctx, slot, to)
-	if err != nil {
-		return err
-	}
-	defer move.Close()
-	for {
-		n, err := move.MoveKeys(ctx, 1)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return move.Finish(ctx)
-		}
-	}
 }
 
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {

@@ -63,7 +63,7 @@ func aCluster(t *testing.T) topology {
 		check.NoError(t, rdb.Do(t.Context(), argv...).Err())
 	}
 	slot := int(rdb.ClusterKeySlot(t.Context(), "lock:a").Val())
-	rig.HalfMigrationForTest(t, slot, another(rig, slot), 1)
+	rig.HalfMigrationForTest(t, slot, rig.Another(slot), 1)
 	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
 }
 

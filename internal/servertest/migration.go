@@ -205,3 +205,30 @@ func (c *Cluster) KillForTest(t TB, node *server.Child) {
 		t.Fatal(err)
 	}
 }
+
+// Another returns the first master that does not have a slot.
+func (c *Cluster) Another(slot int) *server.Child {
+	to := c.Nodes()[0]
+	if owner, err := c.Owner(context.Background(), slot); err == nil && owner == to {
+		to = c.Nodes()[1]
+	}
+	return to
+}
+
+// MoveSlot moves a slot to a master, key by key.
+func (c *Cluster) MoveSlot(ctx context.Context, slot int, to *server.Child) error {
+	move, err := c.StartMigration(ctx, slot, to)
+	if err != nil {
+		return err
+	}
+	defer move.Close()
+	for {
+		n, err := move.MoveKeys(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return move.Finish(ctx)
+		}
+	}
+}

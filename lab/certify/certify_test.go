@@ -128,7 +128,7 @@ func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 	t.Helper()
 	servertest.RedisForTest(t) // skips without redis-server
 	if runtime.GOOS != "linux" {
-		t.Skip("there is no /proc")
+		t.Skip("it reads /proc: run it on Linux, as CI does")
 	}
 	dir, out = t.TempDir(), new(bytes.Buffer)
 	cmd = exec.Command(check.Must(os.Executable())(t), "mutex", "--tests", "renewal,freeze,nodes-2-down,failover")

@@ -238,7 +238,7 @@ func movingScene(t *testing.T) *scene {
 		for i := 0; t.Context().Err() == nil; i++ {
 			to := s.cluster.Nodes()[i%3]
 			if owner, err := s.cluster.Owner(t.Context(), slot); err == nil && owner != to {
-				if err := moveSlot(t.Context(), s.cluster, slot, to); err != nil && t.Context().Err() == nil {
+				if err := s.cluster.MoveSlot(t.Context(), slot, to); err != nil && t.Context().Err() == nil {
 					t.Error(err)
 					return
 				}

@@ -206,30 +206,3 @@ func (s *scene) explained(cause incident.Cause) (d render.Story) {
 	s.Fatalf("explain never says %s, but:\n%s", cause, out)
 	return d
 }
-
-// another returns the first master that does not have a slot.
-func another(rig *servertest.Cluster, slot int) *server.Child {
-	to := rig.Nodes()[0]
-	if owner, err := rig.Owner(context.Background(), slot); err == nil && owner == to {
-		to = rig.Nodes()[1]
-	}
-	return to
-}
-
-// moveSlot moves a slot to a master, key by key.
-func moveSlot(ctx context.Context, rig *servertest.Cluster, slot int, to *server.Child) error {
-	move, err := rig.StartMigration(ctx, slot, to)
-	if err != nil {
-		return err
-	}
-	defer move.Close()
-	for {
-		n, err := move.MoveKeys(ctx, 1)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return move.Finish(ctx)
-		}
-	}
-}

@@ -190,7 +190,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if len(library.needs) > 0 {
 				if out, err := exec.Command(library.needs[0], library.needs[1:]...).CombinedOutput(); err != nil {
-					t.Skipf("%v: %s", err, out)
+					t.Skipf("a library is missing: install python3-redis and Node.js, and run npm ci --prefix lab/compat/node; %v: %s", err, out)
 				}
 			}
 			addr := servertest.RedisForTest(t).Addr()
