@@ -166,7 +166,8 @@ func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2
 func (p *findingsPage) summary(s *state, l *widget.Line) {
 	found := s.current().findings
 	if len(s.current().all) == 0 {
-		l.Put(s.screen.theme.good, s.screen.glyphs.Check+" no findings")
+		none := s.noFindings()
+		l.Put(none.style, none.text)
 		return
 	}
 	var counts [keyspace.Critical + 1]int
@@ -192,7 +193,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	head.Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)).Put(s.screen.theme.head, "FINDING")
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
-		text := "no findings"
+		text := s.noFindings().text
 		if p.filter.active() && len(s.current().all) > 0 {
 			text = s.keymap.named("no finding matches the filter; {back} clears it")
 		}

@@ -437,10 +437,26 @@ func some(n int, word string) string {
 	return humanize.Count(n) + " " + word
 }
 
+// noFindings says that there are none, as far as that is known.
+func (s *state) noFindings() segment {
+	dim := segment{style: s.screen.theme.dim, priority: 3}
+	switch snap := &s.current().snap; {
+	case snap.At.IsZero():
+		dim.text = "findings are not known yet"
+	case !snap.Scanned():
+		dim.text = "no findings so far"
+	case !snap.Complete:
+		dim.text = "no findings in what was read"
+	default:
+		return segment{style: s.screen.theme.good, text: s.screen.glyphs.Check + " no findings", priority: 3}
+	}
+	return dim
+}
+
 // findings returns the segments for the worst findings, the most severe first.
 func (s *state) findings(model *viewModel) []segment {
 	if len(model.findings) == 0 {
-		return []segment{{style: s.screen.theme.good, text: s.screen.glyphs.Check + " no findings", priority: 3}}
+		return []segment{s.noFindings()}
 	}
 	worst := slices.Clone(model.findings)
 	slices.SortStableFunc(worst, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })

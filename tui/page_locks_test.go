@@ -559,3 +559,19 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError()   {}
+
+// No findings is green only if everything was read.
+func TestNoFindingsIsSaidAsFarAsItIsKnown(t *testing.T) {
+	nodes, scanned := []keyspace.Node{{Up: true}}, []keyspace.Node{{Up: true, Scanned: true}}
+	for want, server := range map[string]*fakeServer{
+		"findings are not known yet":   {err: errors.New("refused")},
+		"no findings so far":           {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete = nodes, false }},
+		"no findings in what was read": {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete = scanned, false }},
+		"✓ no findings":                {},
+	} {
+		drive(t, Config{Source: server}, func(d *driver) {
+			d.press("5").want(want)
+			check.True(t, strings.Contains(d.screen(), "✓") == strings.HasPrefix(want, "✓"), "the screen: %s", d.screen())
+		})
+	}
+}
