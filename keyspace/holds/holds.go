@@ -21,10 +21,11 @@ type Grade uint8
 
 // Grades of a moment.
 const (
-	Unknown  Grade = iota // nothing is known of it
-	Exact                 // it was At, as far as the resolution of a read goes
-	NotAfter              // it was At or earlier: a hold that was found lasts at least since then
-	Between               // it was between At and Upto, both included
+	Unknown   Grade = iota // nothing is known of it
+	Exact                  // it was At, as far as the resolution of a read goes
+	NotAfter               // it was At or earlier: a hold that was found lasts at least since then
+	NotBefore              // it was At or later: a hold that nobody saw end lasted at least until then
+	Between                // it was between At and Upto, both included
 )
 
 // Moment is a moment on the clock of the lock's server, and how well it is known.
@@ -39,7 +40,7 @@ func (m Moment) Known() bool { return m.Grade != Unknown }
 
 // Earliest returns the earliest time at which the moment may have been; false if there is none.
 func (m Moment) Earliest() (time.Time, bool) {
-	return m.At, m.Grade == Exact || m.Grade == Between
+	return m.At, m.Known() && m.Grade != NotAfter
 }
 
 // Latest returns the latest time at which the moment may have been; false if there is none.
@@ -47,7 +48,7 @@ func (m Moment) Latest() (time.Time, bool) {
 	if m.Grade == Between {
 		return m.Upto, true
 	}
-	return m.At, m.Known()
+	return m.At, m.Known() && m.Grade != NotBefore
 }
 
 // between returns the moment that was in a span. It is exact within the resolution of deadlines.
@@ -112,20 +113,21 @@ func (h *Hold) Until(now time.Time) time.Time {
 }
 
 // Held returns how long the hold lasted up to now, at least and at most. most is negative if nothing
-// limits it, because the begin is not known.
+// limits it, because the begin or the end is not known.
 func (h *Hold) Held(now time.Time) (least, most time.Duration) {
 	end := Moment{At: now, Grade: Exact}
 	if !h.Lasts() {
 		end = h.To
 	}
-	first, _ := end.Earliest()
-	last, _ := end.Latest()
-	began, known := h.From.Latest()
-	if known {
-		least = max(0, first.Sub(began))
+	if first, known := end.Earliest(); known {
+		if began, known := h.From.Latest(); known {
+			least = max(0, first.Sub(began))
+		}
 	}
-	if earliest, known := h.From.Earliest(); known {
-		return least, last.Sub(earliest)
+	if last, known := end.Latest(); known {
+		if earliest, known := h.From.Earliest(); known {
+			return least, last.Sub(earliest)
+		}
 	}
 	return least, -1
 }

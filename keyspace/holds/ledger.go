@@ -23,6 +23,10 @@ type Ledger struct {
 	OfLock int  // holds of one lock; 0 = 512
 	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
+	// Ended is called with each hold that ends, before what follows is recorded; nil = it is not
+	// called. It may ask the ledger, but must not change it.
+	Ended func(*Hold)
+
 	locks  map[keyspace.ID]*account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
 	serial uint64
@@ -95,7 +99,7 @@ func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.T
 		if now, holds := l.Holder(h.Holder.ID); holds {
 			a.change(i).update(l, now, at)
 		} else {
-			a.finish(i, End{keyspace.Vanished, NoProof}, between(h.Seen, at))
+			g.finish(a, a.change(i), End{keyspace.Vanished, NoProof}, between(h.Seen, at))
 		}
 	}
 	for _, h := range l.Holders {
@@ -222,8 +226,9 @@ func setting(deadline, read time.Time) time.Duration {
 func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 	a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
 	if i := a.find(e.Holder.ID); i >= 0 {
-		h := a.finish(i, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
+		h := a.change(i)
 		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
+		g.finish(a, h, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
 	}
 }
 
@@ -242,18 +247,19 @@ func proofOf(e *keyspace.Event) Proof {
 	return ByReport
 }
 
-// finish ends a hold, and returns it.
-func (a *account) finish(i int, end End, to Moment) *Hold {
-	h := a.change(i)
+// finish ends a hold of a lock that may be changed.
+func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
 	h.End, h.To = end, to
 	a.lasting--
 	if !h.Shared {
 		a.free = keyspace.Later(a.free, to.At)
 	}
-	if last, _ := to.Latest(); last.Before(h.From.At) { // the end was read late
+	if last, known := to.Latest(); known && last.Before(h.From.At) { // the end was read late
 		h.From = Moment{At: last, Grade: NotAfter}
 	}
-	return h
+	if g.Ended != nil {
+		g.Ended(h)
+	}
 }
 
 // count counts a hold that was added to a lock. If there are too many, it discards the oldest.
@@ -318,7 +324,7 @@ func (g *Ledger) Begin(id keyspace.ID, holder keyspace.Holder, shared bool, at t
 func (g *Ledger) End(id keyspace.ID, token string, at time.Time, kind keyspace.EventKind) {
 	a := g.account(id)
 	if i := a.find(token); i >= 0 {
-		a.finish(i, End{kind, ByReport}, Moment{At: at, Grade: Exact})
+		g.finish(a, a.change(i), End{kind, ByReport}, Moment{At: at, Grade: Exact})
 	}
 }
 
@@ -332,13 +338,17 @@ func (g *Ledger) Wait(id keyspace.ID, client string, at time.Time) {
 // Leave records that a client waits no longer.
 func (g *Ledger) Leave(id keyspace.ID, client string, at time.Time) { g.account(id).leaves(client, at) }
 
-// Halt ends all holds and waits at a moment: the reason is not known.
+// Halt ends all holds and waits, which were seen last at a moment.
 func (g *Ledger) Halt(at time.Time) {
 	for _, a := range g.locks {
+		seen := Moment{At: at, Grade: NotBefore}
 		for i := range a.open {
-			a.finish(i, End{keyspace.Vanished, NoProof}, Moment{At: at, Grade: Exact})
+			g.finish(a, a.change(i), End{keyspace.Vanished, NoProof}, seen)
 		}
-		a.observe(&keyspace.Lock{}, at)
+		for _, w := range a.waiting {
+			a.waited(w, seen)
+		}
+		a.waiting = nil
 	}
 }
 

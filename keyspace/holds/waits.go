@@ -40,16 +40,15 @@ func (a *account) leaves(client string, at time.Time) {
 	if i := a.waits(client); i >= 0 {
 		w := a.waiting[i]
 		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.waited(w, at)
+		a.waited(w, Moment{At: at, Grade: Exact})
 	}
 }
 
 // waited adds a wait that has ended.
-func (a *account) waited(w Wait, at time.Time) {
-	if !at.After(w.From.At) {
+func (a *account) waited(w Wait, to Moment) {
+	if w.To = to; !to.At.After(w.From.At) {
 		return
 	}
-	w.To = Moment{At: at, Grade: Exact}
 	a.ended = append(a.ended, w)
 	if most := cmp.Or(a.most, maxHolds); len(a.ended)/2 > most {
 		a.ended = newest(a.ended, most)
@@ -72,7 +71,7 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 			continue
 		}
 		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.waited(w, at)
+		a.waited(w, Moment{At: at, Grade: Exact})
 	}
 	for _, w := range l.Waiters {
 		if joined[w.ID] {
@@ -93,7 +92,7 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 		return
 	}
 	if was.Clients > 0 {
-		a.waited(*was, was.Proven)
+		a.waited(*was, Moment{At: was.Proven, Grade: Exact})
 	}
 	*was = now
 }
