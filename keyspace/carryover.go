@@ -28,7 +28,7 @@ func CarryOver(before, now Snapshot) Snapshot {
 }
 
 // CarryOver returns a lock with what the previous read knows about it: the begins of
-// holds and waits, the number of renewals, the requests of other clients, and the
+// holds and waits, the time to live that was set, the number of renewals, the requests of other clients, and the
 // overtaken waiters.
 //
 // A hold or wait without a stored begin began when it was first seen, unless the key
@@ -48,6 +48,9 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	if seen {
 		l.Key = was.Key // one copy of the key
 	}
+	if l.TTLSet = 0; !began.IsZero() {
+		l.TTLSet = TTLAt(l.Expires, d.At)
+	}
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
@@ -61,6 +64,7 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 		l.Renewals++
 		l.Renewed, l.RenewedEvery = d.At, renewedEvery(was, l, d.At)
 	case was.Expires.Sub(l.Expires).Abs() <= d.Jitter:
+		l.TTLSet = was.TTLSet
 		for i := range l.Holders { // no deadline has moved; only the reads differ
 			h := &l.Holders[i]
 			if before, held := was.Holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= d.Jitter {
@@ -70,6 +74,20 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 		l.Expires = was.Expires
 	}
 	return l
+}
+
+// TTLAt returns the time to live that a client has set if a read a moment later shows a deadline: the
+// time in between, rounded up to 100 ms, and to 500 ms above 10 s. It is 0 without a deadline, or if
+// the deadline had passed.
+func TTLAt(deadline, read time.Time) time.Duration {
+	left, unit := deadline.Sub(read), 100*time.Millisecond
+	if deadline.IsZero() || left <= 0 {
+		return 0
+	}
+	if left > 10*time.Second {
+		unit *= 5
+	}
+	return (left + unit - 1).Truncate(unit)
 }
 
 // renewedEvery returns the time since the renewal before the one at a time, see
@@ -178,7 +196,7 @@ func (l Lock) Still(had []Holder) (Lock, bool) {
 	all := l.Holders
 	l.Holders = slices.DeleteFunc(slices.Clone(all), func(h Holder) bool { return !slices.ContainsFunc(had, h.sameHold) })
 	if len(l.Holders) < len(all) { // what is known of the lock may be about the other holds
-		l.Expires, l.Renewals, l.Renewed, l.RenewedEvery = lastDeadline(l.Holders), 0, time.Time{}, 0
+		l.Expires, l.TTLSet, l.Renewals, l.Renewed, l.RenewedEvery = lastDeadline(l.Holders), 0, 0, time.Time{}, 0
 		for _, h := range l.Holders {
 			l.Renewed = Later(l.Renewed, h.Renewed)
 		}

@@ -32,8 +32,7 @@ func (h *HoldStats) typical(id ID) time.Duration {
 
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	first := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
-	check.True(t, first.Locks[0].Holders[0].Since.IsZero(),
-		"on the first read it began at %v; that is unknown", first.Locks[0].Holders[0].Since)
+	check.True(t, first.Locks[0].Holders[0].Since.IsZero(), "on the first read it began at %v; that is unknown", first.Locks[0].Holders[0].Since)
 	second := CarryOver(first, lookAt(1, heldBy("a", 30)))
 	check.True(t, second.Locks[0].Holders[0].Since.IsZero(),
 		"on the second read it began at %v; that is unknown", second.Locks[0].Holders[0].Since)
@@ -62,22 +61,23 @@ func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 	s := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	for i, step := range []struct {
-		lock     Lock
-		renewals int
-		renewed  int
+		lock              Lock
+		renewals, renewed int
+		set, full         time.Duration // TTL
 	}{
-		{heldBy("a", 30), 0, 0},
-		{heldBy("a", 32), 1, 2}, // 2 s later
-		{heldBy("a", 32), 1, 2}, // unchanged
-		{heldBy("a", 34), 2, 4},
-		{heldBy("a", 20), 2, 4}, // shortened
-		{heldBy("b", 36), 0, 0}, // another holder
+		{heldBy("a", 30), 0, 0, 0, 30 * time.Second},
+		{heldBy("a", 32), 1, 2, 30 * time.Second, 30 * time.Second}, // 2 s later
+		{heldBy("a", 32), 1, 2, 30 * time.Second, 30 * time.Second}, // unchanged
+		{heldBy("a", 34), 2, 4, 30 * time.Second, 30 * time.Second},
+		{heldBy("a", 20), 2, 4, 15 * time.Second, 15 * time.Second}, // shortened
+		{heldBy("b", 36), 0, 0, 30 * time.Second, 30 * time.Second}, // another holder
 	} {
 		s = CarryOver(s, lookAt(i+1, step.lock))
 		l := s.Locks[0]
-		check.True(t, l.Renewals == step.renewals, "look %d: %d renewals, want %d", i+1, l.Renewals, step.renewals)
-		check.True(t, step.renewals <= 0 || l.Renewed.Equal(began.Add(time.Duration(step.renewed)*time.Second)),
-			"look %d: renewed at %v, want %d s", i+1, l.Renewed, step.renewed)
+		check.True(t, l.Renewals == step.renewals && (step.renewals == 0 || l.Renewed.Equal(began.Add(time.Duration(step.renewed)*time.Second))),
+			"look %d: %d renewals, the last one at %v, want %d and %d s", i+1, l.Renewals, l.Renewed, step.renewals, step.renewed)
+		full, watched := l.FullTTL()
+		check.True(t, l.TTLSet == step.set && full == step.full && watched == (step.set > 0), "look %d: TTL %v, in full %v", i+1, l.TTLSet, full)
 	}
 }
 

@@ -131,6 +131,7 @@ type Observed struct {
 	Renewals      int           `json:"renewals,omitzero"`         // number of times the deadline moved later under the same holder
 	Renewed       time.Time     `json:"renewed,omitzero"`          // time of the last renewal
 	RenewedEvery  time.Duration `json:"renewed_every_ns,omitzero"` // time between the last two renewals of the only holder; negative = it differs by more than a quarter from the time before
+	TTLSet        time.Duration `json:"ttl_set_ns,omitzero"`       // time to live when its client set the deadline, see [TTLAt]; 0 = that was not watched
 	MedianHold    time.Duration `json:"median_hold_ns,omitzero"`   // median of the finished holds of this key; 0 = too few were seen
 	ReentryStreak int           `json:"reentry_streak,omitzero"`   // number of reentries since the last exit
 	ExpiryStreak  int           `json:"expiry_streak,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
@@ -345,6 +346,15 @@ func (l *Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 		return 0, false
 	}
 	return l.Expires.Sub(now), true
+}
+
+// FullTTL returns the time to live that the client of the lock has set, and whether that was watched. If it
+// was not, the time is an estimate: from the last renewal, the begin of the hold or its first read to the deadline.
+func (l *Lock) FullTTL() (full time.Duration, watched bool) {
+	if l.TTLSet > 0 || l.Expires.IsZero() || len(l.Holders) == 0 {
+		return l.TTLSet, l.TTLSet > 0
+	}
+	return l.Expires.Sub(cmp.Or(l.Renewed, l.Holders[0].Since, l.Holders[0].Seen, l.ReadAt)), false
 }
 
 // Age returns the duration of the longest current hold. It is 0 without holders, and for a

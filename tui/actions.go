@@ -281,9 +281,8 @@ var ttlChoices = []time.Duration{
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
 // otherwise the time that is left.
 func (s *state) leaseOf(l keyspace.Lock) time.Duration {
-	seen := s.leases.of(l.ID())
-	lease := seen.length
-	if left, ok := l.TTL(s.clock()); ok && !seen.known {
+	lease, watched := l.FullTTL()
+	if left, ok := l.TTL(s.clock()); ok && !watched {
 		lease = left
 	}
 	unit := time.Second

@@ -308,6 +308,7 @@ func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { r
 type fakeServer struct {
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
+	last    keyspace.Snapshot
 	blocked int64    // clients in a blocking command
 	evicts  string   // its maxmemory-policy; "" means without a memory limit
 	unseen  []string // its Problems
@@ -342,8 +343,7 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	slices.SortStableFunc(locks, func(a, b *keyspace.Lock) int { // in the order of a snapshot
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
 	})
-	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"}
-	about.Blocked = v.blocked
+	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379", Blocked: v.blocked}
 	if v.evicts != "" {
 		about.MaxMemory, about.Policy = 1<<20, v.evicts
 	}
@@ -356,6 +356,10 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		Server:   about,
 		Problems: v.unseen,
 	}
+	for i, l := range keyspace.CarryOver(v.last, snap).Locks { // what a source knows besides is in the locks
+		snap.Locks[i].TTLSet = l.TTLSet
+	}
+	v.last = snap
 	if v.edit != nil {
 		v.edit(&snap)
 	}

@@ -237,11 +237,11 @@ func ttlCell(v lockView, _ int) widget.Cell {
 // remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
-	whole := v.state.leases.of(v.ID()).length
-	if !ok || whole <= 0 {
+	full, _ := v.FullTTL()
+	if !ok || full <= 0 {
 		return 0
 	}
-	return max(0, min(1, float64(rest)/float64(whole)))
+	return max(0, min(1, float64(rest)/float64(full)))
 }
 
 // urgency returns the style of a remaining time; calm is the style while at least 40 % are

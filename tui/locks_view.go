@@ -348,8 +348,8 @@ func (v lockView) until(expires time.Time) string {
 		return "passed " + humanize.Left(v.now.Sub(expires)) + " ago"
 	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
-	if lease := v.state.leases.of(v.ID()); lease.known && expires.UnixMicro() == lease.expires {
-		text += " of " + humanize.Setting(lease.length)
+	if full, watched := v.FullTTL(); watched && expires.Equal(v.Expires) && readsPromptly(v.state.current().snap.Watch) {
+		text += " of " + humanize.Setting(full)
 	}
 	return text
 }

@@ -128,12 +128,11 @@ func (a *app) syncPlayer() {
 	}
 }
 
-// resetReplay discards history, events, timeline and leases after a seek.
+// resetReplay discards history, events and timeline after a seek.
 func (a *app) resetReplay() {
 	a.seekSeen = a.seekCount
 	a.live, a.paused = nil, nil
 	a.history, a.log, a.timeline = keyspace.History{}, eventLog{}, timeline{}
-	a.leases = nil
 }
 
 // setSpeed sets the playback speed.

@@ -25,7 +25,6 @@ type state struct {
 	history   keyspace.History
 	log       eventLog
 	timeline  timeline
-	leases    leases
 	refresher refresher
 	playback  *PlaybackState // nil in a live view
 	privacy   privacy
@@ -53,43 +52,6 @@ type notice struct {
 	text  string
 	bad   bool
 	until time.Time
-}
-
-// leases are the observed leases of the locks that have a deadline. There are as many as locks, so
-// an entry has the size that it needs.
-type leases map[leaseKey]lease
-
-// leaseKey is a lock on any node.
-type leaseKey struct {
-	key string
-	db  int
-}
-
-// of returns the lease of a lock; zero if it has none.
-func (s leases) of(id keyspace.ID) lease { return s[leaseKey{id.Key, id.DB}] }
-
-// put stores the lease of a lock, or removes it if it is zero.
-func (s leases) put(id keyspace.ID, l lease) {
-	if l == (lease{}) {
-		delete(s, leaseKey{id.Key, id.DB})
-		return
-	}
-	s[leaseKey{id.Key, id.DB}] = l
-}
-
-// lease is the observed lease of a lock. length is the full width of its TTL bar: an estimate
-// unless known is set.
-type lease struct {
-	expires int64 // in µs since 1970; 0 = there is no lease
-	length  time.Duration
-	known   bool // the deadline was read when it had just been set
-}
-
-// endsAt reports whether a deadline is that of the lease. Two readings of one deadline differ by
-// the time between reading the clock and reading the TTL, which is less than sameDeadline.
-func (l lease) endsAt(deadline time.Time) bool {
-	d := deadline.UnixMicro() - l.expires
-	return l.expires != 0 && max(d, -d) < sameDeadline.Microseconds()
 }
 
 // current returns the view model on the screen: the paused one or the newest. It is empty
@@ -128,62 +90,11 @@ func (s *state) apply(p *viewModel) {
 	s.log.add(p.events)
 	s.timeline.add(p.change, p.events)
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
-	if s.leases == nil {
-		s.leases = make(leases, len(p.locks))
-	}
-	for _, l := range p.change.Locks {
-		s.leases.put(l.ID(), s.leases.of(l.ID()).seen(l, p.snap.At))
-	}
-	for i := range p.events {
-		if e := &p.events[i]; readsPromptly(p.snap.Watch) {
-			s.leases.put(e.Lock.ID(), s.leases.of(e.Lock.ID()).begun(e))
-		}
-	}
-	for _, id := range p.change.Ended() {
-		s.leases.put(id, lease{})
-	}
-}
-
-// sameDeadline is the smallest difference between two expiry times that counts as a new deadline.
-const sameDeadline = 50 * time.Millisecond
-
-// seen returns the lease after another snapshot of its lock. A new expiry time means that a
-// client acquired or renewed the lock in between. The first snapshot of a lock that was never
-// renewed counts the lease from the start of the hold.
-func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
-	left, ok := l.TTL(now)
-	if !ok {
-		return lease{}
-	}
-	if old.endsAt(l.Expires) {
-		return old
-	}
-	if age := l.Age(now); old.expires == 0 && l.Renewals == 0 && !age.AtLeast {
-		left += age.Duration
-	}
-	return lease{expires: l.Expires.UnixMicro(), length: left}
 }
 
 // readsPromptly reports whether a watch reads a change shortly after it happens.
 func readsPromptly(w keyspace.WatchStatus) bool {
-	return (w.Mode == keyspace.Push || w.Mode == keyspace.Notifications) && w.Lag < leaseUnit
-}
-
-// leaseUnit is the resolution of a lease: a deadline is read shortly after it was set.
-const leaseUnit = 100 * time.Millisecond
-
-// begun returns the lease after an event of its lock. If the event set the deadline, the length
-// is known: the time to the deadline, rounded up.
-func (old lease) begun(e *keyspace.Event) lease {
-	if e.Kind != keyspace.Acquired && e.Kind != keyspace.Renewed || e.Lock.Expires.IsZero() ||
-		!old.endsAt(e.Lock.Expires) || !e.Holder.Expires.IsZero() && e.Holder.Expires.Before(e.Lock.Expires) {
-		return old
-	}
-	unit := leaseUnit
-	if old.length > 10*time.Second {
-		unit *= 5
-	}
-	return lease{expires: old.expires, length: (e.Lock.Expires.Sub(e.At) + unit - 1).Truncate(unit), known: true}
+	return (w.Mode == keyspace.Push || w.Mode == keyspace.Notifications) && w.Lag < 100*time.Millisecond
 }
 
 // notify shows a message in the last line for up to 4 s. It returns nil: no command follows.
