@@ -1,13 +1,11 @@
 package keyspace
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"locktop/internal/check"
-	"locktop/keyspace/internal/cache"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -23,19 +21,11 @@ func heldBy(id string, seconds int) Lock {
 	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Depth: 1, Expires: expires}}}
 }
 
-// typical returns the typical duration of the holds of a lock.
-func (h *HoldStats) typical(id ID) time.Duration {
-	l := Lock{Key: id.Key}
-	h.Annotate(&l, began)
-	return l.MedianHold
-}
-
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	first := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	check.True(t, first.Locks[0].Holders[0].Since.IsZero(), "on the first read it began at %v; that is unknown", first.Locks[0].Holders[0].Since)
 	second := CarryOver(first, lookAt(1, heldBy("a", 30)))
-	check.True(t, second.Locks[0].Holders[0].Since.IsZero(),
-		"on the second read it began at %v; that is unknown", second.Locks[0].Holders[0].Since)
+	check.True(t, second.Locks[0].Holders[0].Since.IsZero(), "on the second read it began at %v; that is unknown", second.Locks[0].Holders[0].Since)
 	look := lookAt(2, heldBy("b", 32))
 	third := CarryOver(second, look)
 	fourth := CarryOver(third, lookAt(3, heldBy("b", 32)))
@@ -88,8 +78,7 @@ func TestARequestIsKnownForAsLongAsTheHolderStays(t *testing.T) {
 	asked.AskedAt = began
 	s := CarryOver(lookAt(0, asked), lookAt(1, heldBy("a", 32)))
 	l := s.Locks[0]
-	check.True(t, l.AskedAt.Equal(began) && l.Asked(s.At) && !l.Asked(s.At.Add(AskedWithin)),
-		"it was asked for at %v, want %v and for %v", l.AskedAt, began, AskedWithin)
+	check.True(t, l.AskedAt.Equal(began) && l.Asked(s.At) && !l.Asked(s.At.Add(AskedWithin)), "it was asked for at %v, want %v and for %v", l.AskedAt, began, AskedWithin)
 	s = CarryOver(s, lookAt(2, heldBy("b", 32)))
 	check.True(t, s.Locks[0].AskedAt.IsZero() && !s.Locks[0].Asked(s.At), "under another holder it was asked for at %v", s.Locks[0].AskedAt)
 }
@@ -138,23 +127,6 @@ func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
 	check.Equal(t, CarryOver(s, later).Locks[0].AskedAt, began.Add(2*time.Second), "later it was asked for at")
 }
 
-func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
-	var h HoldStats
-	l := Lock{Key: "k", Node: "a:1"}
-	for i := range 3 * maxChecks {
-		h.Annotate(&l, time.Time{})
-		check.True(t, i >= minChecks || l.AskedPercent == 0, "after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
-		h.Checked(l.ID(), 1, max(0, 1-i%4))
-	}
-	h.Annotate(&l, time.Time{})
-	check.Equal(t, l.AskedPercent, 25, "the share in percent")
-	for range 2 * maxChecks {
-		h.Checked(ID{Key: "k", Node: "b:2"}, 1, 1)
-	}
-	h.Annotate(&l, time.Time{})
-	check.AtLeast(t, l.AskedPercent, 90, "the share in percent, if what is long past does not count,")
-}
-
 // Each of several holders renews for itself.
 func TestARenewalOfOnePermitIsNotOneOfTheOthers(t *testing.T) {
 	pool := func(a, b int) Lock {
@@ -167,40 +139,9 @@ func TestARenewalOfOnePermitIsNotOneOfTheOthers(t *testing.T) {
 	s = CarryOver(s, lookAt(5, pool(30, 36)))
 	s = CarryOver(s, lookAt(6, pool(30, 36)))
 	h := s.Locks[0].Holders
-	check.True(t, h[0].Renewed.IsZero() && h[1].Renewed.Equal(began.Add(5*time.Second)),
-		"the renewals were at %v and %v", h[0].Renewed, h[1].Renewed)
+	check.True(t, h[0].Renewed.IsZero() && h[1].Renewed.Equal(began.Add(5*time.Second)), "the renewals were at %v and %v", h[0].Renewed, h[1].Renewed)
 	s = CarryOver(s, lookAt(7, pool(35, 36))) // the deadline of the lock stays
 	check.Equal(t, s.Locks[0].Holders[0].Renewed, began.Add(7*time.Second), "a renewed at")
-}
-
-func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
-	var h HoldStats
-	id := ID{Key: "k"}
-	for i := range minHolds {
-		check.Equal(t, h.typical(id), 0, "what is typical after %d holds, which are too few", i)
-		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
-	}
-	check.Equal(t, h.typical(id), 8*time.Second, "typical is")
-	for range maxHolds {
-		h.Learn([]Event{{Kind: Expired, Lock: Lock{Key: "k"}, Held: time.Second}, {Kind: Renewed, Lock: Lock{Key: "k"}}})
-	}
-	check.Equal(t, h.typical(id), time.Second, "typical is")
-}
-
-func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
-	var h HoldStats
-	hold := func(key string) { h.Learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}}) }
-	for range minHolds {
-		hold("gone")
-	}
-	for i := range 3 * cache.Size {
-		hold(fmt.Sprint(i))
-		if i%100 == 0 {
-			hold("busy")
-		}
-	}
-	check.True(t, h.typical(ID{Key: "gone"}) == 0 && h.typical(ID{Key: "busy"}) != 0,
-		"it should forget what is gone and remember what is busy")
 }
 
 // Waiters that are only counted wait in vain only if the lock is free: a semaphore without permits

@@ -62,8 +62,7 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
 	later := Lock{Key: "a", Expires: at.Add(DeadlineJitter), Holders: []Holder{{ID: "x", Expires: at.Add(DeadlineJitter)}}}
-	check.Equal(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks), 0,
-		"changes of a deadline that is read again")
+	check.Equal(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks), 0, "changes of a deadline that is read again")
 	later.Expires = at.Add(2 * DeadlineJitter)
 	check.True(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks) == 1, "a renewal is no change")
 }
@@ -150,8 +149,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		for _, want := range all {
 			got, ok := h.At(want.At.Add(time.Millisecond))
 			age := last.Sub(want.At)
-			check.Require(t, ok == (age <= maxSnapshotAge+maxSnapshotAge/10) || age >= maxSnapshotAge,
-				"a snapshot of %v ago: kept is %v", age, ok)
+			check.Require(t, ok == (age <= maxSnapshotAge+maxSnapshotAge/10) || age >= maxSnapshotAge, "a snapshot of %v ago: kept is %v", age, ok)
 			if ok {
 				kept++
 				check.Require(t, reflect.DeepEqual(got, want), "the snapshot of %v is not as it was", want.At)
@@ -161,20 +159,19 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		tight := History{Memory: 190 << 10}
 		drops := 0
 		for _, s := range all {
-			was := tight.snapshots.base.At
+			was := tight.base.At
 			tight.Add(s, Delta{}, time.Time{}) // of another snapshot: it computes the difference
 			if r.IntN(2) == 0 {                // else it waits
 				synctest.Wait()
 			}
-			if !tight.snapshots.base.At.Equal(was) {
+			if !tight.base.At.Equal(was) {
 				drops++
 			}
-			check.Require(t, tight.snapshots.bytes <= tight.Memory, "it has %d bytes", tight.snapshots.bytes)
+			check.Require(t, tight.bytes <= tight.Memory, "it has %d bytes", tight.bytes)
 		}
 		check.True(t, drops <= len(all)/2, "%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 		oldest, newest := tight.Span()
-		check.True(t, newest.Equal(last) && last.Sub(oldest) <= 2*time.Minute && !oldest.Equal(newest),
-			"190 KiB hold the snapshots from %v to %v", oldest, newest)
+		check.True(t, newest.Equal(last) && last.Sub(oldest) <= 2*time.Minute && !oldest.Equal(newest), "190 KiB hold the snapshots from %v to %v", oldest, newest)
 	})
 }
 

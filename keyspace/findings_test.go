@@ -9,6 +9,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // Each finding is tested together with the most similar state that has no finding.
@@ -357,7 +358,7 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 
 // history is a lock that a watch follows, in ms after t0.
 type history struct {
-	stats keyspace.HoldStats
+	stats holds.Stats
 	was   keyspace.Snapshot
 }
 
@@ -371,7 +372,7 @@ func (h *history) read(ms int, l keyspace.Lock) keyspace.Lock {
 	h.stats.Learn(keyspace.Diff(h.was, now))
 	h.was = now
 	if len(now.Locks) == 0 {
-		h.stats.Removed(l.ID())
+		h.stats.Removed(l.ID(), now.At)
 		return l
 	}
 	h.stats.Annotate(now.Locks[0], now.At)

@@ -145,6 +145,19 @@ type Observed struct {
 	AskedPercent int `json:"asked_percent,omitzero"`
 }
 
+// Past is what the finished holds of a lock say. It is immutable.
+type Past struct {
+	TTL         time.Duration `json:"ttl_ns,omitzero"`            // of the latest hold, when it began or was renewed; 0 = unknown
+	HoldP50     time.Duration `json:"hold_p50_ns,omitzero"`       // 0 = too few holds were seen
+	HoldP99     time.Duration `json:"hold_p99_ns,omitzero"`       // 0 = unknown
+	AtLeast     bool          `json:"hold_p99_at_least,omitzero"` // the hold of HoldP99 ended by expiry: its work may have taken longer
+	HandOffP50  time.Duration `json:"hand_off_p50_ns,omitzero"`   // of the times between two holds; 0 = too few were seen
+	ContendedAt time.Time     `json:"contended_at,omitzero"`      // since when the lock has had waiters, without a break of 1 s; zero = it has none
+	WaiterSeen  time.Time     `json:"waiter_seen,omitzero"`       // when it had waiters last
+	FreeSince   time.Time     `json:"free_since,omitzero"`        // begin of the time in which Free was counted: ContendedAt, or 10 to 20 s ago
+	Free        time.Duration `json:"free_ns,omitzero"`           // time without a holder since FreeSince, up to the last acquire
+}
+
 // Vote is what one server of a Redlock has under the key.
 type Vote struct {
 	Node        string    `json:"node,omitzero"`        // host:port

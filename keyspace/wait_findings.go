@@ -16,6 +16,10 @@ const (
 	spare        = 10                     // renewals that a hold can miss without danger
 )
 
+// MaxBreak is how long no waiter may be seen while clients wait without a break: some locks show
+// only the waiter that is next, once it has polled.
+const MaxBreak = time.Second
+
 // slowHandOff finds locks whose waiters take longer to notice a release than the holds take. A request
 // of a client does not make it a waiter here: clients that try once for each run of a job are
 // refused, too, and leave the lock free until the next run. And a client that is seen to ask again
@@ -23,7 +27,7 @@ const (
 // more than 2 s is that seen.
 func slowHandOff(l *Lock, now time.Time) string {
 	p := l.Past
-	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < contendedFor ||
+	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > MaxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < contendedFor ||
 		p.HoldP50 == 0 || p.HandOffP50 <= p.HoldP50 {
 		return ""
 	}

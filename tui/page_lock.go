@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 	"locktop/tui/widget"
 )
 
@@ -361,46 +363,64 @@ func (s *state) details(e *keyspace.Event) string {
 	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
 }
 
-// holdStatsBlock draws the hold times of a lock and its free times between two holds, as
-// observed since the start.
+// holdStatsBlock draws how the known holds of a lock ended, how long they lasted, how long the lock was free between
+// two holds, and whose holds they were.
 func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
-	r := s.history.Of(id)
-	if len(r.Ended) == 0 && r.Renewed == 0 {
-		return nil
-	}
-	kinds := slices.SortedFunc(maps.Keys(r.Ended), func(a, b keyspace.EventKind) int { // the most frequent end first
-		return cmp.Or(r.Ended[b]-r.Ended[a], cmp.Compare(a, b))
-	})
-	ends := mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(r.Ended[k]) + " " + string(k) })
-	lines := []string{s.ruleOf(w, "since start", s.sentence(ends...))}
-	if r.HoldTimes.Total > 0 {
-		lines = append(lines, s.histogramLine("held", &r.HoldTimes, w))
-	}
-	if r.HandOffs.Total > 0 {
-		lines = append(lines, s.histogramLine("free", &r.HandOffs, w))
-	}
-	if len(r.Owners) > 0 {
-		const most = 4
-		names := mapped(r.Owners[:min(len(r.Owners), most)], func(o keyspace.Owner) string {
-			return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
-		})
-		lines = append(lines, s.item(w, "owners", s.screen.theme.text, listed(names, most, len(r.Owners))))
-	}
-	return lines
-}
-
-// histogramLine draws a histogram: one column for each power of two, then its percentiles.
-func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string {
-	first, last := len(h.Buckets), 0
-	for i, n := range h.Buckets {
-		if n > 0 {
-			first, last = min(first, i), i
+	p := s.timeline.sampled.Of(id, nil, time.Time{})
+	var held, free []time.Duration
+	var owners []string // the latest first
+	ended, holdsOf := make(map[keyspace.EventKind]int), make(map[string]int)
+	for _, h := range slices.Backward(p.Holds) {
+		name := h.Holder.Name()
+		if _, known := holdsOf[name]; !known {
+			owners, holdsOf[name] = append(owners, name), 0
+		}
+		if h.Lasts() {
+			continue
+		}
+		holdsOf[name]++
+		ended[h.End.Kind]++
+		if _, most := h.Held(time.Time{}); most > 0 && h.To.Grade == holds.Exact {
+			held = append(held, most)
 		}
 	}
-	values := mapped(h.Buckets[first:last+1], func(n uint32) float64 { return float64(n) })
+	if len(ended) == 0 {
+		return nil
+	}
+	for from, to := range p.Gaps {
+		free = append(free, to.Sub(from))
+	}
+	kinds := slices.SortedFunc(maps.Keys(ended), func(a, b keyspace.EventKind) int { // the most frequent end first
+		return cmp.Or(ended[b]-ended[a], cmp.Compare(a, b))
+	})
+	since := "since start"
+	if !p.Whole.IsZero() {
+		since = "in the last " + humanize.Duration(s.clock().Sub(p.Whole))
+	}
+	lines := []string{s.ruleOf(w, since, s.sentence(mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(ended[k]) + " " + string(k) })...))}
+	lines = append(append(lines, s.durationsLine("held", held, w)...), s.durationsLine("free", free, w)...)
+	const most = 4
+	names := mapped(owners[:min(len(owners), most)], func(name string) string {
+		return fmt.Sprintf("%s %s%d", s.redactOwner(name), s.screen.glyphs.Times, holdsOf[name])
+	})
+	return append(lines, s.item(w, "owners", s.screen.theme.text, listed(names, most, len(owners))))
+}
+
+// durationsLine draws durations: one column for those below 1 ms and for each power of two, then the percentiles. Without
+// durations it draws nothing.
+func (s *state) durationsLine(label string, all []time.Duration, w int) []string {
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	power := func(d time.Duration) int { return bits.Len64(uint64(d.Milliseconds())) }
+	quantile := func(q float64) string { return humanize.Duration(all[min(len(all)-1, int(q*float64(len(all))))]) }
+	columns := make([]float64, power(all[len(all)-1])-power(all[0])+1)
+	for _, d := range all {
+		columns[power(d)-power(all[0])]++
+	}
 	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, slices.Max(values), len(values), 1), "")).Pad(widget.Style{}, 2)
-	percentiles := s.sentence(humanize.Count(int64(h.Total))+s.screen.glyphs.Times, "p50 "+humanize.Duration(h.Quantile(0.5)),
-		"p99 "+humanize.Duration(h.Quantile(0.99)), "longest "+humanize.Duration(h.Longest))
-	return l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(percentiles, l.Rest()-1)).String()
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(columns, slices.Max(columns), len(columns), 1), "")).Pad(widget.Style{}, 2)
+	percentiles := s.sentence(humanize.Count(len(all))+s.screen.glyphs.Times, "p50 "+quantile(0.5), "p99 "+quantile(0.99), "longest "+quantile(1))
+	return []string{l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(percentiles, l.Rest()-1)).String()}
 }

@@ -133,8 +133,9 @@ func (p *timelinePage) arrange(s *state) {
 			lanes = append(lanes, id)
 		}
 	}
+	known := timeWindow{from: s.clock().Add(-historyKept)}
 	for id, n := range s.timeline.each {
-		if last, lasts := n.Last(); lasts || !last.IsZero() {
+		if last, lasts := n.Last(); lasts || last.After(s.onClockOf(n, known).from) {
 			add(id, n.names)
 		}
 	}

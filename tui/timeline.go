@@ -12,7 +12,7 @@ import (
 	"locktop/loadgen/oracle"
 )
 
-// historyKept is how long a timeline keeps the pasts of locks, as long as a History keeps snapshots.
+// historyKept is the part of the past that can be seen again, as long as a History keeps snapshots.
 const historyKept = 10 * time.Minute
 
 // timeline has the past of each lock: as the snapshots show it and, for the keys of a load, as its
@@ -23,7 +23,7 @@ type timeline struct {
 	overlaps map[string][]overlap // by key, found by the oracle of the load
 	owners   map[string]int       // numbers by owner, in order of appearance
 	watched  time.Time            // of a copy: since when the locks are watched
-	pruned   time.Time
+	renamed  time.Time            // when the owners got new numbers
 }
 
 // lane is the past of one lock, as it is drawn.
@@ -51,12 +51,8 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 		}
 	}
 	c.sampled.State(change)
-	if change.At.Sub(c.pruned) > historyKept/10 {
-		c.pruned = change.At
-		c.sampled.Forget(change.At.Add(-historyKept - historyKept/10))
-		if len(c.owners) >= maxOwners { // restart the letters
-			c.owners = nil
-		}
+	if len(c.owners) >= maxOwners && change.At.Sub(c.renamed) > historyKept/10 { // restart the letters
+		c.owners, c.renamed = nil, change.At
 	}
 }
 

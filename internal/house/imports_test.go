@@ -33,12 +33,12 @@ var imports = map[string][]string{
 	"tui":                      {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/holds", "keyspace/incident", "loadgen", "loadgen/oracle", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                  {},
 	"tui/widget":               {},
-	"keyspace":                 {"internal/humanize", "internal/shell", "keyspace/internal/cache", "keyspace/internal/sorted"},
+	"keyspace":                 {"internal/humanize", "internal/shell", "keyspace/internal/sorted"},
 	"keyspace/contention":      {"keyspace", "keyspace/holds"},
 	"keyspace/formats":         {"keyspace"},
-	"keyspace/holds":           {"keyspace"},
+	"keyspace/holds":           {"keyspace", "keyspace/internal/cache"},
 	"keyspace/incident":        {"internal/humanize", "keyspace"},
-	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/internal/cache", "keyspace/internal/sorted"},
+	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/holds", "keyspace/internal/cache", "keyspace/internal/sorted"},
 	"keyspace/internal/cache":  {},
 	"keyspace/internal/sorted": {},
 	"keyspace/recording":       {"keyspace"},
@@ -75,6 +75,7 @@ var imports = map[string][]string{
 var testImports = map[string][]string{
 	"tui":                 {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
 	"keyspace/contention": {"keyspace/formats"},                                                                // the commands of libraries
+	"keyspace":            {"keyspace/holds"},                                                                  // tests of findings of the past of a lock
 	"keyspace/formats":    {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report

@@ -43,6 +43,9 @@ type account struct {
 	unnamed Wait      // of clients whose names are not known; no clients: none wait
 	whole   time.Time // earlier holds and waits may be discarded
 	most    int       // Ledger.OfLock
+
+	contended  time.Time // since when clients wait without a break of maxBreak; zero = none does
+	waiterSeen time.Time // when one was read last
 }
 
 // Event records a change of a lock. Events come in the order in which they were read, before the
@@ -79,17 +82,26 @@ func (g *Ledger) Event(e *keyspace.Event) {
 // waiters that it has there, and one that is gone has none.
 func (g *Ledger) State(d keyspace.Delta) {
 	for _, l := range d.Locks {
-		id := l.ID().OnAnyNode()
-		a := g.locks[id]
-		if a == nil && !g.All && l.LeastWaiters(d.At) == 0 {
-			continue
-		}
-		g.account(id).correct(g, id, l, d.At)
+		g.read(l, d.At)
 	}
 	for _, id := range d.Ended() {
-		if a := g.locks[id]; a != nil {
-			a.correct(g, id, &keyspace.Lock{}, d.At)
-		}
+		g.gone(id, d.At)
+	}
+}
+
+// read takes a read of a lock at a time.
+func (g *Ledger) read(l *keyspace.Lock, at time.Time) {
+	id := l.ID().OnAnyNode()
+	if g.locks[id] != nil || g.All || l.LeastWaiters(at) > 0 {
+		g.account(id).correct(g, id, l, at)
+	}
+}
+
+// gone takes that a lock does not exist at a time.
+func (g *Ledger) gone(id keyspace.ID, at time.Time) {
+	id = id.OnAnyNode()
+	if a := g.locks[id]; a != nil {
+		a.correct(g, id, &keyspace.Lock{}, at)
 	}
 }
 
@@ -120,7 +132,9 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 		free = a.free
 	}
 	h.From = began(holder, at, free, kind)
-	h.update(l, holder, at)
+	if h.update(l, holder, at); kind == keyspace.Acquired {
+		h.TTL = keyspace.TTLAt(cmp.Or(holder.Expires, l.Expires), at)
+	}
 	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
 	a.holds, a.lasting = slices.Insert(a.holds, i, h), a.lasting+1
 	g.count(id)
@@ -209,17 +223,7 @@ func (h *Hold) renew(at time.Time) {
 	}
 	h.Renewals++
 	h.Renewed = newest(append(h.Renewed, at), maxRenewed)
-	h.TTL = setting(h.Holder.Expires, at)
-}
-
-// setting returns the time to live that a client has set a moment before a read, rounded up; 0 = it
-// has set none.
-func setting(deadline, read time.Time) time.Duration {
-	if deadline.IsZero() {
-		return 0
-	}
-	const unit = 100 * time.Millisecond
-	return max(0, (deadline.Sub(read) + unit - 1).Truncate(unit))
+	h.TTL = keyspace.TTLAt(h.Holder.Expires, at)
 }
 
 // end takes the end of a hold. One that was not known begins as its event says.
@@ -228,7 +232,11 @@ func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 	if i := a.find(e.Holder.ID); i >= 0 {
 		h := a.change(i)
 		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
-		g.finish(a, h, End{e.Kind, proofOf(e)}, Moment{At: e.Ended(), Grade: Exact})
+		to := Moment{At: e.Ended(), Grade: Exact}
+		if e.Kind == keyspace.Vanished { // at some time since the last read
+			to = between(h.Seen, e.At)
+		}
+		g.finish(a, h, End{e.Kind, proofOf(e)}, to)
 	}
 }
 
@@ -262,7 +270,7 @@ func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
 	}
 }
 
-// count counts a hold that was added to a lock. If there are too many, it discards the oldest.
+// count counts a hold that was added to a lock, or the lock itself. If there are too many, it discards the oldest.
 func (g *Ledger) count(id keyspace.ID) {
 	if a := g.locks[id]; len(a.holds) > cmp.Or(g.OfLock, maxHolds) {
 		a.discard()
@@ -276,7 +284,9 @@ func (g *Ledger) count(id keyspace.ID) {
 	case a == nil:
 	case a.discard():
 		g.whole = keyspace.Later(g.whole, a.whole)
-	case len(a.ended) == 0 && len(a.waiting)+a.unnamed.Clients == 0: // it has only holds that last
+	case len(a.waiting)+a.unnamed.Clients == 0: // it has only holds that last, and old waits
+		last, _ := a.past().Last()
+		g.whole = keyspace.Later(g.whole, last)
 		delete(g.locks, oldest) // the next event, or a state with waiters, opens it again
 	}
 }
@@ -300,15 +310,6 @@ func newest[T any](all []T, n int) []T {
 		return all
 	}
 	return slices.Clone(all[len(all)-n:])
-}
-
-// Forget drops the locks whose last hold or wait ended before a time.
-func (g *Ledger) Forget(before time.Time) {
-	for id, a := range g.locks {
-		if last, lasts := a.past().Last(); !lasts && last.Before(before) {
-			delete(g.locks, id)
-		}
-	}
 }
 
 // Begin records that a client holds a lock from a moment on, as it reports itself. Some unsound kinds
@@ -361,6 +362,7 @@ func (g *Ledger) account(id keyspace.ID) *account {
 	if a == nil {
 		a = &account{whole: g.whole, most: g.OfLock}
 		g.locks[id] = a
+		g.count(id)
 	}
 	return a
 }
@@ -375,6 +377,21 @@ func (g *Ledger) Clone() *Ledger {
 		c.locks[id] = &copied
 	}
 	return &c
+}
+
+// add takes the pasts of locks that g does not know. other must not be used later.
+func (g *Ledger) add(other *Ledger) {
+	g.serial = max(g.serial, other.serial)
+	for id, a := range other.locks {
+		if g.locks[id] != nil {
+			continue
+		}
+		g.account(id)
+		g.locks[id] = a
+		for range a.holds {
+			g.count(id)
+		}
+	}
 }
 
 // Has reports whether a lock has a past: something has happened to it.

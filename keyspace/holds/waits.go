@@ -59,6 +59,12 @@ func (a *account) waited(w Wait, to Moment) {
 // observe takes the waiters of a lock as they are at a time. A client that only asks has waited up
 // to its last request.
 func (a *account) observe(l *keyspace.Lock, at time.Time) {
+	if at.Sub(a.waiterSeen) > keyspace.MaxBreak {
+		a.contended = time.Time{}
+	}
+	if l.WaiterCount() > 0 {
+		a.contended, a.waiterSeen = cmp.Or(a.contended, at), at
+	}
 	joined := make(map[string]bool, len(l.Waiters))
 	for _, w := range l.Waiters {
 		joined[w.ID] = true

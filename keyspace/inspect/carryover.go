@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 	"locktop/keyspace/internal/cache"
 )
 
@@ -23,7 +24,7 @@ type pastWatch struct {
 	locks     lockSet
 	replaced  map[string]*replication
 	published cache.Map[keyspace.ID, bool]
-	holdStats keyspace.HoldStats
+	holdStats holds.Stats
 	confirmed confirmedKeys
 	events    []keyspace.Event // that no caller has taken
 }

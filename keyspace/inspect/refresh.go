@@ -301,7 +301,7 @@ func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
 	}
 	d.Removed(was.lock)
 	w.holdStats.Learn(d.Events)
-	w.holdStats.Removed(was.lock.ID())
+	w.holdStats.Removed(was.lock.ID(), d.At)
 	w.unreported.events = append(w.unreported.events, d.Events...)
 }
 

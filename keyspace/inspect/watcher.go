@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // Watcher follows the locks that a scanner finds. The server reports changed keys to it
@@ -22,7 +23,7 @@ type Watcher struct {
 	scan       scanState
 	locks      lockTable
 	candidates *candidates // keys that are only possibly locks
-	holdStats  keyspace.HoldStats
+	holdStats  holds.Stats
 	clients    clientTracker
 	endings    endings
 	requests   requests
