@@ -14,6 +14,7 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 	"locktop/keyspace/recording"
 	"locktop/loadgen"
 	"locktop/loadgen/fit"
@@ -68,10 +69,11 @@ func (p *program) fitScenario(o *fitOptions) error {
 		return err
 	}
 	begin = keyspace.Later(begin, first)
-	c := holdCollector{fitOptions: o, begin: begin, window: last.Sub(begin), open: map[openHold]int{}, keys: map[string]int{}, owners: map[string]int{}}
-	if o.window > 0 && o.window < c.window {
-		c.window = o.window
+	window := last.Sub(begin)
+	if o.window > 0 {
+		window = min(o.window, window)
 	}
+	c := newHoldCollector(o, begin, window)
 	if err := c.read(r); err != nil {
 		return err
 	}
@@ -112,27 +114,27 @@ type holdCollector struct {
 	*fitOptions
 	begin        time.Time
 	window       time.Duration
-	polled       time.Duration // time without pushed changes, or without frames
-	seen         []seenHold
+	polled       time.Duration   // time without pushed changes, or without frames
 	pings        []time.Duration // round trips of the recorder
+	ledger       holds.Ledger
+	locks        map[keyspace.ID]keyspace.Lock // those of the holds, as they were acquired last
+	seen         []seenHold
 	holds        []fit.Hold
-	open         map[openHold]int // positions of the holds that have not ended
-	keys, owners map[string]int   // numbers of names
+	keys, owners map[string]int // numbers of names
 }
 
-// seenHold is a hold as the recording has it.
+func newHoldCollector(o *fitOptions, begin time.Time, window time.Duration) *holdCollector {
+	c := &holdCollector{fitOptions: o, begin: begin, window: window, locks: map[keyspace.ID]keyspace.Lock{}, keys: map[string]int{}, owners: map[string]int{}}
+	c.ledger.Ended, c.ledger.OfLock = c.add, 1
+	return c
+}
+
+// seenHold is a hold of the ledger in the form for a fit, before [holdCollector.settle]. It takes a third of the memory.
 type seenHold struct {
 	fit.Hold
-	lock       keyspace.ID
 	read       time.Duration // when its acquire was read
 	alone      bool          // it excludes others
 	handedOver bool          // to a waiter of the queue: the token of the next hold is older than that
-}
-
-// openHold is a hold that has not ended.
-type openHold struct {
-	lock   keyspace.ID
-	holder string
 }
 
 // frameStep is the time between two reads of the state of a recording.
@@ -151,76 +153,69 @@ func (c *holdCollector) read(r *recording.Reader) error {
 		for _, n := range snap.Nodes {
 			c.pings = append(c.pings, n.Ping)
 		}
-		for _, e := range snap.Events {
-			if e.Kind == keyspace.Acquired {
-				c.acquired(e)
-			} else if e.Kind.Ends() {
-				c.finished(e)
-			}
+		for i := range snap.Events {
+			c.event(&snap.Events[i])
 		}
-		for _, l := range snap.Locks {
-			if i, known := c.open[openHold{l.ID().OnAnyNode(), l.SoleHolder()}]; known && l.Renewals > 0 {
-				c.seen[i].Renewals, c.seen[i].Renewed = l.Renewals, l.Renewed.Sub(c.begin)
-			}
-		}
-	}
-	for _, i := range c.open {
-		c.seen[i].End = c.window
+		c.ledger.State(keyspace.Delta{Snapshot: snap})
 	}
 	c.settle()
 	return nil
 }
 
-// acquired adds a hold.
-func (c *holdCollector) acquired(e keyspace.Event) {
-	l, id := e.Lock, e.Lock.ID().OnAnyNode()
-	if globs := c.match; len(globs) > 0 && !slices.ContainsFunc(globs, func(g string) bool { return keyspace.MatchGlob(g, l.Key) }) {
+// event records a change of a lock.
+func (c *holdCollector) event(e *keyspace.Event) {
+	if globs := c.match; len(globs) > 0 && !slices.ContainsFunc(globs, func(g string) bool { return keyspace.MatchGlob(g, e.Lock.Key) }) {
 		return
 	}
-	h := seenHold{lock: id, read: e.At.Sub(c.begin)}
-	h.Kind, h.Permits, h.Reader, h.Begin = loadgen.Kind(l.Kind), l.Limit, e.Holder.Mode == keyspace.Read, h.read
-	if since := e.Holder.Since; !since.IsZero() && since.Before(e.At) {
-		h.Begin = since.Sub(c.begin) // the token contains it
+	if id := e.Lock.ID().OnAnyNode(); e.Kind == keyspace.Acquired {
+		c.locks[id] = keyspace.Lock{Kind: e.Lock.Kind, Limit: e.Lock.Limit}
 	}
-	h.alone = len(l.Holders) == 1 && !h.Reader
-	h.Key = number(c.keys, l.Key)
-	if e.Holder.Label != "" {
-		h.Owner = number(c.owners, e.Holder.Label)
-	}
-	if !e.Holder.Expires.IsZero() {
-		h.TTL = e.Holder.Expires.Sub(c.begin) - h.Begin
-	}
-	if !slices.Contains(loadgen.Kinds(), h.Kind) {
-		h.Kind = loadgen.Mutex
-	}
-	c.open[openHold{id, e.Holder.ID}] = len(c.seen)
-	c.seen = append(c.seen, h)
+	c.ledger.Event(e)
 }
 
-// finished ends a hold.
-func (c *holdCollector) finished(e keyspace.Event) {
-	id := openHold{e.Lock.ID().OnAnyNode(), e.Holder.ID}
-	i, known := c.open[id]
-	if !known {
+// add adds a hold whose begin was seen.
+func (c *holdCollector) add(h *holds.Hold) {
+	read, _ := h.From.Latest()
+	l, acquired := c.locks[h.Lock]
+	if h.From.Grade == holds.NotAfter || !acquired {
 		return
 	}
-	delete(c.open, id)
-	h := &c.seen[i]
-	h.End, h.handedOver = e.Ended().Sub(c.begin), e.Kind == keyspace.HandedOver
-	switch e.Kind {
-	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
-		h.Ending = fit.Released
-	case keyspace.Expired:
-		h.Ending = fit.Expired
+	s := seenHold{read: read.Sub(c.begin), alone: !h.Shared, handedOver: h.End.Kind == keyspace.HandedOver}
+	s.Kind, s.Permits, s.Reader, s.Begin, s.End = loadgen.Kind(l.Kind), l.Limit, h.Holder.Mode == keyspace.Read, s.read, h.To.At.Sub(c.begin)
+	if since := h.Holder.Since; !since.IsZero() && since.Before(read) {
+		s.Begin = since.Sub(c.begin) // the token contains it
 	}
+	if !slices.Contains(loadgen.Kinds(), s.Kind) {
+		s.Kind = loadgen.Mutex
+	}
+	s.Key = number(c.keys, h.Lock.Key)
+	if h.Holder.Label != "" {
+		s.Owner = number(c.owners, h.Holder.Label)
+	}
+	s.TTL = h.TTL
+	if n := len(h.Renewed); n > 0 && h.Renewed[n-1].Sub(read) > h.TTL/10 { // a lock that is handed over may get its deadline twice
+		s.Renewals, s.Renewed = h.Renewals, h.Renewed[n-1].Sub(c.begin)
+		if n == h.Renewals && h.Renewed[0].Sub(read) <= h.TTL/10 {
+			s.Renewals--
+		}
+	}
+	switch h.End.Kind {
+	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
+		s.Ending = fit.Released
+	case keyspace.Expired:
+		s.Ending = fit.Expired
+	}
+	c.seen = append(c.seen, s)
 }
 
 // settle corrects the times of the holds, and keeps those that began in the window. A token
 // contains when its hold was asked for: of a lock that was free it is the begin, and it tells
 // how much later the recorder reads a change.
 func (c *holdCollector) settle() {
+	c.ledger.Halt(c.begin.Add(c.window))
+	slices.SortStableFunc(c.seen, func(a, b seenHold) int { return cmp.Compare(a.read, b.read) })
 	lag, ping := c.lag(), median(c.pings)
-	last := make(map[keyspace.ID]*seenHold)
+	last := make(map[int]*seenHold) // by key
 	for i := range c.seen {
 		h := &c.seen[i]
 		if h.Begin == h.read {
@@ -229,14 +224,14 @@ func (c *holdCollector) settle() {
 		if h.Ending == fit.Released {
 			h.End -= lag
 		}
-		if was := last[h.lock]; was != nil && h.alone {
+		if was := last[h.Key]; was != nil && h.alone {
 			if h.Begin < was.End && h.Begin > was.Begin && !was.handedOver {
 				was.End = h.Begin
 			}
 			h.Begin = max(h.Begin, was.End)
 		}
 		h.End = max(h.End, h.Begin)
-		last[h.lock] = h
+		last[h.Key] = h
 	}
 	for i := range c.seen {
 		h := c.seen[i].Hold
@@ -255,12 +250,12 @@ func (c *holdCollector) settle() {
 // lag returns how much later than it happens a change is read, in half of the cases.
 func (c *holdCollector) lag() time.Duration {
 	var lags []time.Duration
-	ends := make(map[keyspace.ID]time.Duration)
+	ends := make(map[int]time.Duration) // by key
 	for _, h := range c.seen {
-		if end, known := ends[h.lock]; h.alone && h.Begin < h.read && (!known || h.Begin > end) {
+		if end, known := ends[h.Key]; h.alone && h.Begin < h.read && (!known || h.Begin > end) {
 			lags = append(lags, h.read-h.Begin)
 		}
-		ends[h.lock] = h.End
+		ends[h.Key] = h.End
 	}
 	return median(lags)
 }

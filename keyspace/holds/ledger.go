@@ -195,7 +195,7 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 	}
 	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
 	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
-	if len(l.Holders) == 1 && l.Renewals > h.Renewals { // renewals that had no event
+	if !h.Shared && l.Renewals > h.Renewals { // renewals that had no event; those of a shared lock may be of others
 		h.Renewals = l.Renewals
 		h.Renewed = newest(append(h.Renewed, l.Renewed), maxRenewed)
 	}
