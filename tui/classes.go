@@ -28,11 +28,9 @@ func (n *lane) past(v timeWindow) contention.Past {
 		return p
 	}
 	p.Held = n.busy(v)
-	for _, w := range n.waitsIn(v) {
-		if !w.asked {
-			p.Source = contention.Stored
-		}
-		p.Waits = append(p.Waits, contention.Wait{Waiter: w.client, From: w.from, Until: w.to, N: w.n, AtLeast: w.from.Equal(v.from) || w.to.Equal(v.to)})
+	p.Waits = n.waitsIn(v)
+	if slices.ContainsFunc(p.Waits, func(w holds.Wait) bool { return w.Source != holds.Asked }) {
+		p.Source = contention.Stored
 	}
 	if n.exact {
 		p.Source = exact
@@ -45,7 +43,7 @@ func (n *lane) past(v timeWindow) contention.Past {
 		at := h.From.At
 		inside = slices.DeleteFunc(inside, func(x *holds.Hold) bool { return !x.Shared || x.Until(at).Before(at) })
 		inside = append(inside, h)
-		p.Holds = append(p.Holds, contention.Hold{At: at, Tokens: mapped(inside, func(x *holds.Hold) string { return x.Holder.Name() })})
+		p.Holds = append(p.Holds, contention.Hold{At: at, Holders: mapped(inside, func(x *holds.Hold) keyspace.Holder { return keyspace.Holder{ID: x.Holder.Name()} })})
 	}
 	return p
 }
@@ -98,7 +96,8 @@ func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 	for id, n := range s.timeline.each {
 		var sum time.Duration
 		for w := range n.parts(s.onClockOf(n, s.lastMinute(1))) {
-			sum += time.Duration(w.n) * w.to.Sub(w.from)
+			length, _ := w.Length()
+			sum += time.Duration(w.Clients) * length
 		}
 		if sum > most || sum == most && sum > 0 && id.Compare(worst) < 0 {
 			worst, most = id, sum

@@ -11,6 +11,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 	"locktop/tui/widget"
 )
 
@@ -21,7 +22,7 @@ const swimlanesShown = 8
 type swimlane struct {
 	client   string // "" = waiters without a name
 	holds    []drawn
-	waits    []laneWait
+	waits    []holds.Wait
 	overlaps []overlap
 	busy     time.Duration // how long it held or waited
 }
@@ -48,12 +49,12 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		}
 	}
 	for _, w := range n.waitsIn(v) {
-		name := w.client
+		name := w.Waiter
 		if label, _, found := strings.Cut(name, "~"); found && byClient[label] != nil { // the token of a known client
 			name = label
 		}
 		one := of(name)
-		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
+		one.waits, one.busy = append(one.waits, w), one.busy+w.To.At.Sub(w.From.At)
 	}
 	holderFirst := func(a, b *swimlane) int {
 		rank := func(one *swimlane) int {

@@ -75,9 +75,8 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 		snap = now
 	}
 	n := c.lane(keyspace.ID{Key: "a"}, nil, snap.At)
-	want := []laneWait{{n: 1, asked: true, from: after(5 * time.Second), to: after(9 * time.Second)}}
 	got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)})
-	check.True(t, slices.Equal(got, want), "the waits are %v, want %v", got, want)
+	check.True(t, len(got) == 1 && got[0].Clients == 1 && got[0].Source == "asked" && got[0].From.At.Equal(after(5*time.Second)) && got[0].To.At.Equal(after(9*time.Second)), "the waits are %v", got)
 	p := n.past(timeWindow{from: midnight, to: after(20 * time.Second)})
 	check.True(t, p.Source == "asked" && p.PerSecond() == 0.2, "the past is %+v", p)
 }

@@ -10,20 +10,11 @@ import (
 	"locktop/keyspace/holds"
 )
 
-// laneWait is the part of a wait that is in a window.
-type laneWait struct {
-	client   string // "" if only the number is known
-	n        int
-	asked    bool // n is 1: at least one client has asked for the lock again and again
-	from, to time.Time
-}
-
 // parts calls yield with the part of each wait that is in a window.
-func (n *lane) parts(v timeWindow) iter.Seq[laneWait] {
-	return func(yield func(laneWait) bool) {
+func (n *lane) parts(v timeWindow) iter.Seq[holds.Wait] {
+	return func(yield func(holds.Wait) bool) {
 		for w := range n.Waits {
-			part := laneWait{w.Waiter, w.Clients, w.Source == holds.Asked, later(w.From.At, v.from), earlier(w.Until(v.to), v.to)}
-			if part.to.After(part.from) && !yield(part) {
+			if part, ok := w.In(v.from, v.to); ok && !yield(part) {
 				return
 			}
 		}
@@ -41,9 +32,9 @@ func (n *lane) waiters() (clients int) {
 }
 
 // waitsIn returns the parts of the waits that are in a window, in the order of their begin.
-func (n *lane) waitsIn(v timeWindow) []laneWait {
-	return slices.SortedFunc(n.parts(v), func(a, b laneWait) int {
-		return cmp.Or(a.from.Compare(b.from), strings.Compare(a.client, b.client))
+func (n *lane) waitsIn(v timeWindow) []holds.Wait {
+	return slices.SortedFunc(n.parts(v), func(a, b holds.Wait) int {
+		return cmp.Or(a.From.At.Compare(b.From.At), strings.Compare(a.Waiter, b.Waiter))
 	})
 }
 
@@ -51,13 +42,13 @@ func (n *lane) waitsIn(v timeWindow) []laneWait {
 func (n *lane) contended(v timeWindow) []timeWindow { return joined(n.waitsIn(v)) }
 
 // joined returns the times of waits, in order, without overlaps.
-func joined(waits []laneWait) (parts []timeWindow) {
+func joined(waits []holds.Wait) (parts []timeWindow) {
 	for _, w := range waits {
-		if i := len(parts) - 1; i >= 0 && !w.from.After(parts[i].to) {
-			parts[i].to = later(parts[i].to, w.to)
+		if i := len(parts) - 1; i >= 0 && !w.From.At.After(parts[i].to) {
+			parts[i].to = later(parts[i].to, w.To.At)
 			continue
 		}
-		parts = append(parts, timeWindow{from: w.from, to: w.to})
+		parts = append(parts, timeWindow{from: w.From.At, to: w.To.At})
 	}
 	return parts
 }

@@ -42,48 +42,33 @@ type account struct {
 	shared bool          // several clients may hold it at the same time
 }
 
-// state is who holds a lock from a time on, as read.
-type state struct {
-	at      time.Time
-	holders []keyspace.Holder
-}
-
-// hold returns the hold of a state.
-func (s state) hold() Hold {
-	h := Hold{At: s.at}
-	for _, holder := range s.holders {
-		h.Tokens = append(h.Tokens, holder.ID)
-		h.write = h.write || holder.Mode == keyspace.Write
-	}
-	return h
-}
-
-// Hold is who holds a lock until the next hold. Without Tokens it is free.
+// Hold is who holds a lock until the next hold. Without holders it is free.
 type Hold struct {
-	At     time.Time
-	Tokens []string
-	client string // address of the connection that has acquired it; "" = not known
-	write  bool   // one of them holds it for writing
+	At      time.Time
+	Holders []keyspace.Holder
+	client  string // address of the connection that has acquired it; "" = not known
+}
+
+// same reports whether two holds have the same holders.
+func (h Hold) same(other Hold) bool {
+	return slices.EqualFunc(h.Holders, other.Holders, func(a, b keyspace.Holder) bool { return a.ID == b.ID })
+}
+
+// has reports whether a token holds the lock.
+func (h Hold) has(token string) bool {
+	return slices.ContainsFunc(h.Holders, func(one keyspace.Holder) bool { return one.ID == token })
 }
 
 // excludes reports whether a hold of this lock refuses all others.
 func (h Hold) excludes(l keyspace.Lock) bool {
 	switch l.Kind {
 	case keyspace.RW:
-		return h.write
+		return slices.ContainsFunc(h.Holders, func(one keyspace.Holder) bool { return one.Mode == keyspace.Write })
 	case keyspace.Semaphore:
-		return l.Limit > 0 && len(h.Tokens) >= l.Limit
+		return l.Limit > 0 && len(h.Holders) >= l.Limit
 	default:
 		return true
 	}
-}
-
-// Wait is the wait of N clients for a lock.
-type Wait struct {
-	Waiter      string // "" if only the number is known
-	From, Until time.Time
-	N           int
-	AtLeast     bool // it began earlier, or goes on
 }
 
 // NewLedger returns an empty ledger for locks of some formats.
@@ -138,7 +123,7 @@ func (g *Ledger) observe(at time.Time, l *keyspace.Lock) {
 }
 
 // states returns who held a lock, from each change on, as the reads show it.
-func (a *account) states(past holds.Past) (all []state) {
+func (a *account) states(past holds.Past) (all []Hold) {
 	type change struct {
 		at    time.Time
 		hold  *holds.Hold
@@ -154,7 +139,7 @@ func (a *account) states(past holds.Past) (all []state) {
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
 	if len(changes) == 0 || changes[0].at.After(a.since) {
-		all = append(all, state{at: a.since})
+		all = append(all, Hold{At: a.since})
 	}
 	var now []keyspace.Holder
 	for i, c := range changes {
@@ -163,7 +148,7 @@ func (a *account) states(past holds.Past) (all []state) {
 			now = append(now, c.hold.Holder)
 		}
 		if i+1 == len(changes) || changes[i+1].at.After(c.at) {
-			all = append(all, state{c.at, now})
+			all = append(all, Hold{At: c.at, Holders: now})
 		}
 	}
 	return all
@@ -171,13 +156,19 @@ func (a *account) states(past holds.Past) (all []state) {
 
 // waits returns the waits that a source shows. A waiter that was there at the first read, or is
 // there still, has waited for longer.
-func (g *Ledger) waits(past holds.Past, source Source) (all []Wait) {
+func (g *Ledger) waits(past holds.Past, source Source) (all []holds.Wait) {
 	for w := range past.Waits {
-		from, until := keyspace.Later(w.Seen, g.watched.From), w.Until(g.watched.Until)
-		if w.Source == source && until.After(from) {
-			first := !w.Seen.After(g.watched.From)
-			all = append(all, Wait{Waiter: w.Waiter, From: from, Until: until, N: w.Clients, AtLeast: source == Stored && (first || w.Lasts() || w.Waiter == "")})
+		w.From.At = w.Seen
+		part, ok := w.In(g.watched.From, g.watched.Until)
+		switch {
+		case w.Source != source || !ok:
+			continue
+		case source == Asked: // how long it lasted is not told
+			part.From.Grade, part.To.Grade = holds.Exact, holds.Exact
+		case w.Waiter == "":
+			part.From.Grade = holds.NotAfter
 		}
+		all = append(all, part)
 	}
 	return all
 }

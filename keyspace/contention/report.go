@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // Report is what a [Ledger] has seen.
@@ -71,7 +72,7 @@ type Past struct {
 	Source   Source
 	Period   time.Duration
 	Held     float64 // share of the time
-	Waits    []Wait
+	Waits    []holds.Wait
 	Holds    []Hold // in order
 	attempts int
 	acquired int
@@ -87,7 +88,8 @@ func (f Past) PerSecond() float64 {
 
 func (f Past) waited() (sum time.Duration) {
 	for _, w := range f.Waits {
-		sum += time.Duration(w.N) * w.Until.Sub(w.From)
+		length, _ := w.Length()
+		sum += time.Duration(w.Clients) * length
 	}
 	return sum
 }
@@ -124,12 +126,8 @@ func (g *Ledger) judge(a *account) (Past, names) {
 	past := g.past.Of(a.last.ID(), &a.last, a.since)
 	states := a.states(past)
 	n := a.names(states, g.formats[a.last.Format])
-	var read []Hold
-	for _, s := range states {
-		read = append(read, s.hold())
-	}
-	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: read, Waits: g.waits(past, Stored)}
-	asked := Past{Source: Asked, Period: best.Period, Holds: read, Waits: g.waits(past, Asked)}
+	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: states, Waits: g.waits(past, Stored)}
+	asked := Past{Source: Asked, Period: best.Period, Holds: states, Waits: g.waits(past, Asked)}
 	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
@@ -148,14 +146,14 @@ func (g *Ledger) judge(a *account) (Past, names) {
 }
 
 // heldFor returns how long a lock was held up to a time.
-func heldFor(states []state, until time.Time) (sum time.Duration) {
+func heldFor(states []Hold, until time.Time) (sum time.Duration) {
 	for i, s := range states {
 		end := until
 		if i+1 < len(states) {
-			end = states[i+1].at
+			end = states[i+1].At
 		}
-		if len(s.holders) > 0 {
-			sum += end.Sub(s.at)
+		if len(s.Holders) > 0 {
+			sum += end.Sub(s.At)
 		}
 	}
 	return sum
@@ -167,10 +165,10 @@ type names struct {
 	clients map[string]string // address, by token
 }
 
-func (a *account) names(states []state, f *keyspace.Format) names {
+func (a *account) names(states []Hold, f *keyspace.Format) names {
 	n := names{make(map[string]string), make(map[string]string)}
 	for _, s := range states {
-		for _, h := range s.holders {
+		for _, h := range s.Holders {
 			if h.Label != "" {
 				n.labels[h.ID] = h.Label
 			}
@@ -228,30 +226,30 @@ type blamed struct {
 // blame divides each wait among the holds that were in force. While a lock is free, the hold
 // before is to blame: its clients wait until they ask again. Several holders share the blame.
 func blame(f Past, n names) (all []blamed) {
-	var holds []Hold
+	var held []Hold
 	for _, h := range f.Holds {
-		if len(h.Tokens) > 0 {
-			holds = append(holds, h)
+		if len(h.Holders) > 0 {
+			held = append(held, h)
 		}
 	}
 	for i, w := range f.Waits {
-		first, _ := slices.BinarySearchFunc(holds, w.From, func(h Hold, t time.Time) int {
+		first, _ := slices.BinarySearchFunc(held, w.From.At, func(h Hold, t time.Time) int {
 			if h.At.After(t) {
 				return 1
 			}
 			return -1
 		})
-		for k := max(first-1, 0); k < len(holds) && holds[k].At.Before(w.Until); k++ {
-			from, until := keyspace.Later(holds[k].At, w.From), w.Until
+		for k := max(first-1, 0); k < len(held) && held[k].At.Before(w.To.At); k++ {
+			from, until := keyspace.Later(held[k].At, w.From.At), w.To.At
 			if k == 0 {
-				from = w.From
+				from = w.From.At
 			}
-			if k+1 < len(holds) && holds[k+1].At.Before(until) {
-				until = holds[k+1].At
+			if k+1 < len(held) && held[k+1].At.Before(until) {
+				until = held[k+1].At
 			}
-			for _, token := range holds[k].Tokens {
-				part := time.Duration(w.N) * until.Sub(from) / time.Duration(len(holds[k].Tokens))
-				all = append(all, blamed{i, n.holder(holds[k], token), part})
+			for _, h := range held[k].Holders {
+				part := time.Duration(w.Clients) * until.Sub(from) / time.Duration(len(held[k].Holders))
+				all = append(all, blamed{i, n.holder(held[k], h.ID), part})
 			}
 		}
 	}
@@ -273,10 +271,10 @@ func summarize(id keyspace.ID, f Past, all []blamed) (blames []Blame, waits []Bl
 		}
 		sum.Total += b.waited
 		one := blamed{wait: b.wait, holder: b.holder}
-		byWait[one] += b.waited / time.Duration(w.N)
+		byWait[one] += b.waited / time.Duration(w.Clients)
 		sum.Longest = max(sum.Longest, byWait[one])
 		if w.Waiter == "" {
-			sum.Clients = max(sum.Clients, w.N)
+			sum.Clients = max(sum.Clients, w.Clients)
 		}
 		byPair[pair{b.holder, w.Waiter}] += b.waited
 	}
@@ -309,7 +307,7 @@ type Sum struct {
 	blocked  float64
 	best     float64 // of one lock
 	source   Source  // of the lock with the most waiting
-	waits    []Wait
+	waits    []holds.Wait
 	blamed   map[string]time.Duration
 	attempts int
 	acquired int
@@ -357,14 +355,14 @@ func (c *Sum) Class(db int, name string) Class {
 }
 
 // mostAtOnce returns the most clients that waited at the same time.
-func mostAtOnce(waits []Wait) int {
+func mostAtOnce(waits []holds.Wait) int {
 	type change struct {
 		at time.Time
 		n  int
 	}
 	var changes []change
 	for _, w := range waits {
-		changes = append(changes, change{w.From, w.N}, change{w.Until, -w.N})
+		changes = append(changes, change{w.From.At, w.Clients}, change{w.To.At, -w.Clients})
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
 	now, most := 0, 0
@@ -377,12 +375,12 @@ func mostAtOnce(waits []Wait) int {
 
 // quantile returns a quantile of waits. Some are lower bounds: if they were much longer, and the
 // quantile would change by more than a tenth, it may be longer.
-func quantile(waits []Wait, q float64) Quantile {
+func quantile(waits []holds.Wait, q float64) Quantile {
 	const noDifference = 1.1
 	least, most := make([]time.Duration, len(waits)), make([]time.Duration, len(waits))
 	for i, w := range waits {
-		least[i] = w.Until.Sub(w.From)
-		if most[i] = least[i]; w.AtLeast {
+		length, atLeast := w.Length()
+		if least[i], most[i] = length, length; atLeast {
 			most[i] = math.MaxInt64
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // try is a command that MONITOR has shown: an attempt to acquire a lock, or the deletion of its
@@ -33,7 +34,7 @@ const (
 // witness puts together what MONITOR and the reads show of a lock.
 type witness struct {
 	*account
-	states    []state
+	states    []Hold
 	monitored Span
 	tries     []try
 	holds     []Hold
@@ -49,7 +50,7 @@ type witness struct {
 // seen returns what MONITOR shows of a lock. An attempt has succeeded if a read shows its token
 // afterwards, or if it is the first one after the key was deleted. One that finds a holder is
 // refused.
-func (a *account) seen(states []state, monitored Span) *witness {
+func (a *account) seen(states []Hold, monitored Span) *witness {
 	w := &witness{account: a, states: states, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
 	w.confirm()
 	for i := range w.tries {
@@ -91,7 +92,7 @@ func (w *witness) confirm() {
 	var before []keyspace.Holder
 	w.began = make([]time.Time, len(w.states)+1)
 	for k, s := range w.states {
-		for _, h := range s.holders {
+		for _, h := range s.Holders {
 			if slices.ContainsFunc(before, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
 				continue
 			}
@@ -99,28 +100,27 @@ func (w *witness) confirm() {
 				continue
 			}
 			mine := byToken[h.ID]
-			n, _ := slices.BinarySearchFunc(mine, s.at.Add(readJitter), func(i int, t time.Time) int { return w.tries[i].at.Compare(t) })
+			n, _ := slices.BinarySearchFunc(mine, s.At.Add(readJitter), func(i int, t time.Time) int { return w.tries[i].at.Compare(t) })
 			if n > 0 {
 				w.tries[mine[n-1]].won, w.began[k] = true, w.tries[mine[n-1]].at
 			}
 		}
-		before = s.holders
+		before = s.Holders
 	}
 }
 
 // takeReads takes the reads up to a time. A read that shows an earlier state than the last
 // attempt is late, also if the time of the read is a later one, as on a busy machine.
 func (w *witness) takeReads(to time.Time) {
-	for ; w.read < len(w.states) && !w.states[w.read].at.After(to); w.read++ {
+	for ; w.read < len(w.states) && !w.states[w.read].At.After(to); w.read++ {
 		s := w.states[w.read]
-		h := s.hold()
 		switch now := w.now(); {
-		case slices.Equal(h.Tokens, now.Tokens):
-		case len(h.Tokens) == 0 && s.at.Sub(now.At) < readJitter:
-		case !w.shared && len(h.Tokens) == 0 && !w.began[w.read+1].IsZero() && !w.began[w.read+1].After(s.at): // the next holder had the lock already
-		case !w.shared && len(h.Tokens) == 1 && w.won[h.Tokens[0]]: // its attempt is known
+		case s.same(now):
+		case len(s.Holders) == 0 && s.At.Sub(now.At) < readJitter:
+		case !w.shared && len(s.Holders) == 0 && !w.began[w.read+1].IsZero() && !w.began[w.read+1].After(s.At): // the next holder had the lock already
+		case !w.shared && len(s.Holders) == 1 && w.won[s.Holders[0].ID]: // its attempt is known
 		default:
-			w.holds, w.free = append(w.holds, h), len(h.Tokens) == 0
+			w.holds, w.free = append(w.holds, s), len(s.Holders) == 0
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (w *witness) acquire(t *try) {
 	t.won, w.free, w.won[t.token] = true, false, true
 	w.attempted, w.acquired = w.attempted+w.counts(*t), w.acquired+w.counts(*t)
 	if !w.shared {
-		w.holds = append(w.holds, Hold{At: t.at, Tokens: []string{t.token}, client: t.client})
+		w.holds = append(w.holds, Hold{At: t.at, Holders: []keyspace.Holder{{ID: t.token}}, client: t.client})
 	}
 }
 
@@ -154,11 +154,11 @@ func (w *witness) counts(t try) int {
 // it may be a renewal, or if the lock may have been free.
 func (w *witness) isRefused(t try) bool {
 	now := w.now()
-	if len(now.Tokens) == 0 || !now.excludes(w.last) {
+	if len(now.Holders) == 0 || !now.excludes(w.last) {
 		return false
 	}
 	random := keyspace.LooksRandom(t.token)
-	if slices.Contains(now.Tokens, t.token) && (random || t.script || t.client == now.client) {
+	if now.has(t.token) && (random || t.script || t.client == now.client) {
 		return false
 	}
 	renewsLost := t.script && random && w.won[t.token] && w.last.Kind != keyspace.Reentrant
@@ -216,17 +216,22 @@ func (w *asking) stopped(at time.Time) bool {
 // waits returns the waits that the refused attempts show. A wait begins with the first refused
 // attempt. It ends with a success, or with the last attempt. One that begins before the span of
 // MONITOR, or so soon after its begin that the client may have asked before, is a lower bound.
-func (w *witness) waits(name func(try) string) (all []Wait) {
+func (w *witness) waits(name func(try) string) (all []holds.Wait) {
 	monitored := w.monitored
 	who := w.identify()
 	open := make(map[waiter]*asking)
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		began := keyspace.Later(o.first.at, monitored.From)
-		if at.After(began) {
-			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
-			all = append(all, Wait{name(with), began, at, 1, goesOn || early})
+		one := holds.Wait{Waiter: name(with), Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}
+		if o.first.at.Sub(monitored.From) <= max(o.pause, readJitter) {
+			one.From = holds.Moment{At: keyspace.Later(o.first.at, monitored.From), Grade: holds.NotAfter}
+		}
+		if goesOn {
+			one.To.Grade = holds.NotBefore
+		}
+		if at.After(one.From.At) {
+			all = append(all, one)
 		}
 	}
 	for _, t := range w.tries {

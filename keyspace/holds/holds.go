@@ -169,3 +169,23 @@ func (w *Wait) Until(now time.Time) time.Time {
 	}
 	return now
 }
+
+// In returns the part of the wait that is in a span, and whether there is one. A part that begins or ends
+// with the span may have lasted for longer.
+func (w Wait) In(from, until time.Time) (part Wait, ok bool) {
+	begin, end := w.From.At, w.Until(until)
+	w.From, w.To = Moment{At: begin, Grade: Exact}, Moment{At: end, Grade: Exact}
+	if !begin.After(from) {
+		w.From = Moment{At: from, Grade: NotAfter}
+	}
+	if !end.Before(until) {
+		w.To = Moment{At: until, Grade: NotBefore}
+	}
+	return w, w.To.At.After(w.From.At)
+}
+
+// Length returns how long the wait lasted from its first to its last known moment, and whether that is only a
+// lower bound.
+func (w *Wait) Length() (length time.Duration, atLeast bool) {
+	return w.To.At.Sub(w.From.At), w.From.Grade == NotAfter || w.To.Grade == NotBefore
+}
