@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -27,21 +28,17 @@ func Await(pid int) error {
 
 // AwaitGroup is [Await] for all processes of a process group.
 func AwaitGroup(group int) error {
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
-	for _, path := range paths {
-		fields := stat(path)
-		if len(fields) < 3 || string(fields[2]) != strconv.Itoa(group) { // state, parent, group
+	names, err := os.ReadDir("/proc")
+	for _, name := range names {
+		pid, none := strconv.Atoi(name.Name())
+		if of, ended := syscall.Getpgid(pid); none != nil || ended != nil || of != group {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil {
-			err = Await(pid)
-		}
-		if err != nil {
+		if err := Await(pid); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // runs reports whether a thread of a process runs or sleeps. A thread that sleeps can wake up
