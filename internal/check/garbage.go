@@ -9,6 +9,6 @@ import (
 // time of some packages is garbage collection.
 func init() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(800)
 	}
 }

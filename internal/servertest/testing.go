@@ -45,7 +45,6 @@ type Tests struct {
 func (ts Tests) Run() int {
 	defer OwnTempDir()()
 	SetParallel(ts.Parallel)
-	debug.SetGCPercent(400) // each script in an embedded server makes a Lua state: a third of the CPU time is for garbage otherwise
 	idle.keep()
 	defer idle.stop()
 	return ts.M.Run()
