@@ -77,6 +77,7 @@ var testImports = map[string][]string{
 	"keyspace/contention": {"keyspace/formats"},                                                                // the commands of libraries
 	"keyspace":            {"keyspace/holds"},                                                                  // tests of findings of the past of a lock
 	"keyspace/formats":    {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
+	"loadgen":             {"loadgen/scenarios"},                                                               // every scene runs, in one binary with the tests of runs
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds

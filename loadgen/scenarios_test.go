@@ -1,21 +1,28 @@
-package scenarios
+package loadgen_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 )
 
-func TestMain(m *testing.M) {
-	logging.Disable() // go-redis logs every connection that it cannot open
-	servertest.Tests{M: m, Parallel: 16}.Run()
+func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range scenarios.All() {
+		check.ErrorIs(t, s.Validate(), nil, "%s", s.Name)
+		check.False(t, seen[s.Name], "%s is there twice", s.Name)
+		seen[s.Name] = true
+		check.True(t, strings.Count(s.Caption, ". ")+strings.Count(s.Caption, ".\"") == 1 && strings.HasSuffix(s.Caption, "."),
+			"%s: the caption must be two sentences: %q", s.Name, s.Caption)
+		check.True(t, s.Watch != "" && len(s.Expect) != 0 && s.Duration != 0, "%s says not where to look, what to expect or when it ends", s.Name)
+	}
 }
 
 // longest is how long a scenario without faults runs in this test. It shows its
@@ -29,7 +36,7 @@ func TestEveryScenarioShowsItsEffect(t *testing.T) {
 	single := servertest.ClientForTest(t, servertest.RedisForTest(t).Addr(), nil)
 	var herd []*float64 // commands per hold, by the way of waiting
 	t.Run("scenario", func(t *testing.T) {
-		for _, s := range All() {
+		for _, s := range scenarios.All() {
 			if len(s.Faults) == 0 {
 				s.Duration = min(s.Duration, longest)
 			}
