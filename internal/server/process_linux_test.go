@@ -44,14 +44,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// testsFunc takes the place of a [testing.M].
-type testsFunc func()
-
-func (f testsFunc) Run() int {
-	f()
-	return 0
-}
-
 // parent starts a child from a thread that ends right after, prints the child's
 // address, and runs until its input ends.
 func parent() {

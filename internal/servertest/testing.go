@@ -1,5 +1,6 @@
 // Package servertest gives tests their Redis servers: those of package server, and groups of
-// them with replicas, Sentinels and a cluster. Only tests import it.
+// them with replicas, Sentinels and a cluster. Only tests import it; its own tests
+// are in package server.
 package servertest
 
 import (
