@@ -74,6 +74,7 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 
 // Without CLIENT and INFO, a permission would not help, and risks are not known.
 func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
+	t.Parallel()
 	addr := servertest.RedisForTest(t, "--rename-command", "CLIENT", "other-client", "--rename-command", "INFO", "other-info").Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")
 	if got := locktop(t, "who", "lock:a", "-u", "redis://"+addr); !strings.Contains(got.errors, "the server does not have CLIENT LIST") || strings.Contains(got.errors, "+client") {

@@ -206,10 +206,12 @@ func TestThePageOfTheJSONHasEveryKeyOfTheTypes(t *testing.T) {
 
 // The locks of all formats, and what no embedded server has: a Redlock, requests, MONITOR and an incident.
 func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
+	t.Parallel()
 	p := readJSONPage(t)
 	addr := servertest.EmbeddedForTest(t).Addr()
 	loadSamples(t, clientTo(t, addr))
-	p.hasEach("watch", locktop(t, "watch", "--json", "--for", "300ms", "-u", "redis://"+addr).out)
+	printed := func(o outcome) bool { return strings.Contains(o.out, "ttl_ms") }
+	p.hasEach("watch", locktopFor(t, printed, "watch", "--json", "-u", "redis://"+addr).out)
 	for _, key := range []string{"orders:4711", "orders:4713", "{gpu}:timeout", "desks"} {
 		p.hasEach("inspect", locktop(t, "inspect", "--json", "-u", "redis://"+addr, key).out)
 	}

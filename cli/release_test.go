@@ -117,6 +117,7 @@ func TestInspectExplainsALock(t *testing.T) {
 }
 
 func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
+	t.Parallel()
 	addr := servertest.RedisForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
 	got := locktop(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
 	check.True(t, got.code == exitFindings && strings.Contains(got.out, "evictable") && strings.Contains(got.out, "What cannot be seen"),
@@ -132,6 +133,7 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 }
 
 func TestDoctorIsContentWithASoundServer(t *testing.T) {
+	t.Parallel()
 	out := run(t, "doctor", "--for", "1ms", "-u", "redis://"+aLock(t))
 	check.False(t, strings.Contains(out, "\x1b"), "it prints a control character: %q", out)
 }
@@ -232,9 +234,10 @@ func TestTheQuestionBeforeAReleaseKnowsOfRenewals(t *testing.T) {
 
 	program := check.Must(executable())(t)
 	term := openTerminalFor(t, 300, 24, program, "release", "lock:a", "--write", "-u", "redis://"+addr)
-	for asked := false; !asked; asked = strings.Contains(term.screen(), "Type y to confirm") { // its holder renews it
+	term.wait("the question, while its holder renews it", func(screen string) bool {
 		check.NoError(t, rdb.Do(t.Context(), "PEXPIRE", "lock:a", "30000").Err())
-	}
+		return strings.Contains(screen, "Type y to confirm")
+	})
 	term.want("lock:a is held by "+token, "It will not end by itself: it was renewed 2 times, the last time ", "so a client that renews it is alive. Stop the holder first.")
 }
 

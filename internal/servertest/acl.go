@@ -13,6 +13,9 @@ import (
 // rules for commands that the server does not have. It replaces %R~ by ~ before
 // Redis 7.0. Any other rule that the server rejects is an error.
 func SetUser(ctx context.Context, rdb server.Client, name string, rules ...string) error {
+	if rdb.Do(ctx, aclSetUser(name, rules)...).Err() == nil { // a server that rejects one rule applies none
+		return nil
+	}
 	var known []string
 	for _, rule := range rules {
 		switch err := tryRule(ctx, rdb, rule); {

@@ -57,6 +57,7 @@ func (f *faulty) holds(t *testing.T, want string) {
 
 // After a script without an answer nothing is known, and the look that follows tells what has happened.
 func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		fault, end func(*testing.T, *faulty)
 		act        func(*faulty, context.Context) (keyspace.AuditRecord, error)
@@ -204,8 +205,7 @@ func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 			says: "not extended: 3 of 5 servers did not answer and may keep the old deadline"},
 		{name: "extend, two are gone", dead: 2, act: extend, outcome: keyspace.Done, done: 3, unanswered: 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(c.name, func(t *testing.T) { // one after the other: they have the same servers
 			f := newFaultyRedlock(t, c.frozen, c.dead)
 			r, err := c.act(f.exec, f.seen)
 			if c.says == "" {
@@ -217,7 +217,7 @@ func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 			if c.outcome != keyspace.Unanswered {
 				return
 			}
-			for _, n := range f.rig.Nodes() {
+			for _, n := range f.nodes {
 				check.NoError(t, n.Continue())
 			}
 			_, said, err := f.exec.Recheck(t.Context(), r, f.seen)
@@ -238,18 +238,20 @@ func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 
 // faultyRedlock is a Redlock on five servers of which the last ones do not answer.
 type faultyRedlock struct {
-	rig  *server.Independent
-	exec *release.Executor
-	seen keyspace.Lock
-	log  *memoryLog
+	nodes []*server.Child
+	exec  *release.Executor
+	seen  keyspace.Lock
+	log   *memoryLog
 }
 
 func newFaultyRedlock(t *testing.T, frozen, dead int) *faultyRedlock {
 	t.Helper()
-	f := &faultyRedlock{rig: servertest.IndependentForTest(t, 5), log: &memoryLog{}}
+	f := &faultyRedlock{log: &memoryLog{}}
 	f.seen = keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: tokenSeen, Depth: 1}}}
 	nodes := make(map[string]inspect.Client)
-	for i, n := range f.rig.Nodes() {
+	for i := range 5 {
+		n := servertest.RedisForTest(t)
+		f.nodes = append(f.nodes, n)
 		admin := connect(t, n.Addr())
 		load(t, admin, []string{"SET", "lock:a", tokenSeen, "PX", "60000"})
 		f.seen.Expires = only(t, admin, "lock:a").Expires
@@ -278,7 +280,7 @@ func newFaultyRedlock(t *testing.T, frozen, dead int) *faultyRedlock {
 // copies returns on how many servers the lock is.
 func (f *faultyRedlock) copies(t *testing.T) (n int) {
 	t.Helper()
-	for _, node := range f.rig.Nodes() {
+	for _, node := range f.nodes {
 		n += int(connect(t, node.Addr()).Exists(t.Context(), "lock:a").Val())
 	}
 	return n

@@ -592,6 +592,7 @@ func TestAFailedStepIsRepeated(t *testing.T) {
 // The cursors of one server process are invalid in another: a scan with retries starts again, and one without is an error.
 // The change of the process may go unnoticed, because the connection pool reconnects without an error.
 func TestAScanDoesNotOutliveTheServerAndStartsAgainWithRetries(t *testing.T) {
+	t.Parallel()
 	for _, retries := range []time.Duration{0, time.Minute} {
 		t.Run(retries.String(), func(t *testing.T) {
 			t.Parallel()
