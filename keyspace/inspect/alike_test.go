@@ -108,7 +108,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	watched := make(map[string]bool)
 	for range 2 * keys / maxCandidates {
 		for visited := 0; visited < keys; visited += page {
-			var found []detection
+			var found []candidate
 			for i := range page {
 				if h.atLeast(int64(visited), 0) == keyspace.Possible {
 					found = append(found, possible(visited+i, now.Add(time.Minute)))
@@ -129,9 +129,9 @@ func TestCandidatesTakeTurns(t *testing.T) {
 }
 
 // possible returns a key that is only possibly a lock.
-func possible(i int, expires time.Time) detection {
+func possible(i int, expires time.Time) candidate {
 	token := "token:" + strconv.Itoa(i)
-	return detection{readInfo: readInfo{typ: "string"}, lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Depth: 1}}}}
+	return candidate{format: new(keyspace.Format), lock: &keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Depth: 1}}}}
 }
 
 // Keys that cannot give a second sign do not displace keys that can, and no pass reads all of them.
@@ -142,7 +142,7 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	for range 2 * keys / maxCandidateReads {
 		read := 0
 		for visited := 0; visited < keys; visited += page {
-			var found []detection
+			var found []candidate
 			for i := range page {
 				if h.atLeast(int64(visited), 0) != keyspace.Possible {
 					continue

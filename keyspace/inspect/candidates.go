@@ -25,7 +25,7 @@ const (
 // stays, or one value in several keys. They are pure data.
 type candidates struct {
 	shown    keyspace.Confidence // confidence of the locks that are wanted
-	known    map[string]*candidate
+	known    map[string]*observed
 	resumeAt int64 // number of keys that a pass visits before it collects candidates
 	read     int   // possible keys that this pass has read
 	capped   bool  // this pass has read as many keys with a weak probe as it may
@@ -35,9 +35,9 @@ type candidates struct {
 	recheckedAt time.Time     // last read of all candidates
 }
 
-// candidate is one such key.
-type candidate struct {
-	detection
+// observed is one such key, and how it has behaved.
+type observed struct {
+	candidate
 	since     time.Time // when it was first seen
 	present   bool      // at the last read
 	newValues int       // number of times it had another value than before
@@ -47,7 +47,7 @@ type candidate struct {
 }
 
 func newCandidates(shown keyspace.Confidence, keepAlike bool) *candidates {
-	cs := &candidates{shown: shown, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
+	cs := &candidates{shown: shown, known: make(map[string]*observed), confirmed: make(confirmedKeys)}
 	if shown < enough && !keepAlike {
 		cs.alike = newAlike()
 	}
@@ -72,7 +72,7 @@ func (cs *candidates) full() bool {
 }
 
 // split adds the candidates of a page and returns the locks that are wanted.
-func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
+func (cs *candidates) split(all []candidate, visited int64, now time.Time) (locks []candidate) {
 	was := cs.full()
 	for _, d := range all {
 		if d.lock.Confidence >= enough {
@@ -85,7 +85,8 @@ func (cs *candidates) split(all []detection, visited int64, now time.Time) (lock
 		}
 		cs.read++
 		if cs.known[d.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(d, now) {
-			cs.known[d.lock.Key] = &candidate{detection: d, since: now, present: true}
+			d.lock = new(*d.lock) // the other one may be shown
+			cs.known[d.lock.Key] = &observed{candidate: d, since: now, present: true}
 		}
 	}
 	if cs.alike != nil {
@@ -102,8 +103,8 @@ const enough = keyspace.Likely
 
 // canConfirm reports whether a second sign can be expected: the lock expires soon, clients
 // subscribe to it, or its name or fields suggest a lock, which comes back.
-func canConfirm(d detection, now time.Time) bool {
-	if l := d.lock; l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch || d.lockLike {
+func canConfirm(d candidate, now time.Time) bool {
+	if l := d.lock; l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch || d.format.LockLike {
 		return true
 	}
 	return !d.lock.Expires.IsZero() && d.lock.Expires.Sub(now) < maxLease
@@ -134,7 +135,7 @@ func (cs *candidates) endPass() {
 // update processes a read of the candidates; keys that are not in it are gone. It
 // removes and returns the confirmed locks, and removes candidates without evidence
 // after candidateTTL.
-func (cs *candidates) update(read []detection, now time.Time) (locks []detection) {
+func (cs *candidates) update(read []candidate, now time.Time) (locks []candidate) {
 	for _, k := range cs.known {
 		k.present = false
 	}
@@ -158,10 +159,10 @@ func (cs *candidates) update(read []detection, now time.Time) (locks []detection
 }
 
 // takeConfirmed removes and returns the candidates that are locks.
-func (cs *candidates) takeConfirmed() (locks []detection) {
+func (cs *candidates) takeConfirmed() (locks []candidate) {
 	for key, why := range cs.evidence() {
 		if k := cs.known[key]; k.present {
-			locks = append(locks, promote(k.detection, why))
+			locks = append(locks, promote(k.candidate, why))
 			if k.secondSign() != "" {
 				cs.alike.use(key)
 			}
@@ -172,9 +173,9 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 }
 
 // observe compares a read with the previous one.
-func (c *candidate) observe(d detection) {
+func (c *observed) observe(d candidate) {
 	was, is, goneAt := c.lock, d.lock, c.goneAt
-	c.detection, c.present, c.goneAt = d, true, time.Time{}
+	c.candidate, c.present, c.goneAt = d, true, time.Time{}
 	if !goneAt.IsZero() && (was.Expires.IsZero() || goneAt.Before(was.Expires)) {
 		c.returns++
 	}
@@ -190,7 +191,7 @@ func (c *candidate) observe(d detection) {
 
 // secondSign returns the evidence in the behaviour of a candidate; empty if there is too
 // little.
-func (c *candidate) secondSign() string {
+func (c *observed) secondSign() string {
 	lease := c.lock.Expires.Sub(c.since)
 	short := !c.lock.Expires.IsZero() && lease < maxLease+candidateTTL
 	switch {
@@ -198,7 +199,7 @@ func (c *candidate) secondSign() string {
 		return fmt.Sprintf("its deadline moved later %d times while its value stayed the same", c.renewals)
 	case c.newValues >= minEvidence && short:
 		return fmt.Sprintf("it reappeared with another value %d times", c.newValues)
-	case c.returns >= minEvidence && c.lockLike:
+	case c.returns >= minEvidence && c.format.LockLike:
 		return fmt.Sprintf("it was deleted and came back %d times", c.returns)
 	default:
 		return ""
@@ -208,7 +209,7 @@ func (c *candidate) secondSign() string {
 // evidence returns the second sign of the candidates that have one, by key.
 func (cs *candidates) evidence() map[string]string {
 	why := make(map[string]string)
-	byToken := make(map[string][]*candidate)
+	byToken := make(map[string][]*observed)
 	for key, k := range cs.known {
 		if sign := k.secondSign(); sign != "" || k.lock.Confidence >= enough {
 			why[key] = sign
@@ -230,7 +231,7 @@ func (cs *candidates) evidence() map[string]string {
 // sameValueCount counts the keys with the same value that also have the same deadline
 // or the same first name part: a client that takes several locks at the same time, or that uses
 // one value for all its locks.
-func (c *candidate) sameValueCount(several []*candidate) int {
+func (c *observed) sameValueCount(several []*observed) int {
 	n := 0
 	for _, o := range several {
 		together := o.lock.Expires.Sub(c.lock.Expires).Abs() <= keyspace.DeadlineJitter
@@ -249,11 +250,11 @@ func keyFamily(key string) string {
 	return key[:max(0, i)]
 }
 
-// promote returns the detection with the evidence why and at least the confidence
+// promote returns the candidate with the evidence why and at least the confidence
 // Likely.
-func promote(d detection, why string) detection {
+func promote(d candidate, why string) candidate {
 	if why != "" {
-		d.lock = d.lock.WithEvidence(why)
+		d.lock = new(d.lock.WithEvidence(why))
 	}
 	return d
 }

@@ -74,7 +74,7 @@ func (w *Watcher) carryOver() {
 			if _, known := w.locks.known[key]; known || w.scanner.opts.Cluster.ownedByOther(key, w) {
 				continue
 			}
-			w.locks.put(detection{}, l, time.Unix(0, 0)) // due immediately
+			w.locks.put(none, l, time.Unix(0, 0)) // due immediately
 			w.locks.replaced[key] = past.replaced[key]
 			w.scanner.opts.Cluster.record(w, l)
 		}

@@ -34,13 +34,13 @@ type Cluster struct {
 // owner is the watcher that has a lock, with the last known state of the lock.
 type owner struct {
 	watcher *Watcher
-	last    detection
+	last    candidate
 }
 
 // end is the end of a lock: its last known state, and when the read ended that no longer
 // found it.
 type end struct {
-	last detection
+	last candidate
 	at   time.Time
 }
 
@@ -233,15 +233,15 @@ func passedThrough(a, b *keyspace.SlotMoves) bool {
 
 // claim makes a watcher the owner of a lock that it has found, and returns the state
 // known to the previous owner; ok is false for a new lock.
-func (c *Cluster) claim(key string, w *Watcher) (was detection, ok bool) {
+func (c *Cluster) claim(key string, w *Watcher) (was candidate, ok bool) {
 	if c == nil {
-		return detection{}, false
+		return none, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, known := c.owners[key]
 	if !known || o.watcher == w {
-		return detection{}, false
+		return none, false
 	}
 	c.owners[key] = owner{w, o.last}
 	c.movedAway[o.watcher] = append(c.movedAway[o.watcher], key)
@@ -249,7 +249,7 @@ func (c *Cluster) claim(key string, w *Watcher) (was detection, ok bool) {
 }
 
 // record stores the state of a watcher's lock.
-func (c *Cluster) record(w *Watcher, l detection) {
+func (c *Cluster) record(w *Watcher, l candidate) {
 	if c == nil {
 		return
 	}
@@ -291,7 +291,7 @@ func (c *Cluster) takeMoved(w *Watcher) []string {
 // forget removes a lock that a watcher has found gone. It reports whether the lock
 // belonged to that watcher: if not, the lock has moved, and its other watcher reports the
 // end.
-func (c *Cluster) forget(w *Watcher, was detection) bool {
+func (c *Cluster) forget(w *Watcher, was candidate) bool {
 	if c == nil {
 		return true
 	}
@@ -312,7 +312,7 @@ func (c *Cluster) forget(w *Watcher, was detection) bool {
 
 // hasEnded reports whether a watcher that reads a lock since a time has read a hold whose
 // end another watcher has already found.
-func (c *Cluster) hasEnded(l detection, since time.Time) bool {
+func (c *Cluster) hasEnded(l candidate, since time.Time) bool {
 	if c == nil {
 		return false
 	}

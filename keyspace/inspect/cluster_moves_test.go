@@ -16,7 +16,6 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
-	held := detection{lock: keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "token"}}}}
 	began := time.Now()
 	for name, end := range map[string]func(from, to *Watcher, reads func(*Watcher, bool)){
 		"the old master's watcher reads last": func(from, to *Watcher, reads func(*Watcher, bool)) {
@@ -38,7 +37,7 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 		c := NewCluster(nil)
 		from, to := NewWatcher(NewScanner(rdb, ScanOptions{Cluster: c})), NewWatcher(NewScanner(rdb, ScanOptions{Cluster: c}))
 		reads := func(w *Watcher, exists bool) {
-			held.lock.Node = w.reader.node
+			held := found(keyspace.Lock{Key: "lock:a", Node: w.reader.node, Holders: []keyspace.Holder{{ID: "token"}}})
 			d := w.newDiffer()
 			was, known := w.locks.known.get(held.lock.Key)
 			if ours := true; !known && exists {
@@ -63,7 +62,7 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 				check.True(t, e.Kind.Ends(), "%s: it is also %s", name, e.Kind)
 				ends++
 			}
-			_, known := w.locks.known.get(held.lock.Key)
+			_, known := w.locks.known.get("lock:a")
 			check.True(t, !known, "%s: a watcher still has the lock", name)
 		}
 		check.True(t, ends == 1, "%s: %d ends", name, ends)

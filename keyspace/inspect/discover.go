@@ -66,10 +66,10 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// unknown returns the detections that are not known yet. Known locks are read when
+// unknown returns the locks that are not known yet. Known locks are read when
 // their changes are reported, or all of their companions may be read at last.
-func (w *Watcher) unknown(all []detection) []detection {
-	return slices.DeleteFunc(all, func(l detection) bool {
+func (w *Watcher) unknown(all []candidate) []candidate {
+	return slices.DeleteFunc(all, func(l candidate) bool {
 		k, known := w.locks.known[l.lock.Key]
 		if known {
 			k.touched = w.scan.pass.now.UnixMilli()
@@ -82,7 +82,7 @@ func (w *Watcher) unknown(all []detection) []detection {
 }
 
 // addNew adds new locks.
-func (w *Watcher) addNew(locks []detection, now time.Time) {
+func (w *Watcher) addNew(locks []candidate, now time.Time) {
 	for _, l := range locks {
 		w.reader.conn.now = now
 		was, known, ours := w.adopt(l)
@@ -119,11 +119,11 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	}
 	w.candidates.recheckedAt = now
 	w.reader.atLeast = keyspace.Possible
-	refs := make([]keyRef, 0, len(w.candidates.known))
+	all := make([]candidate, 0, len(w.candidates.known))
 	for key, k := range w.candidates.known {
-		refs = append(refs, keyRef{name: key, typ: k.typ})
+		all = append(all, candidate{name: key, typ: k.typ})
 	}
-	read, err := w.reader.detect(ctx, refs)
+	read, err := w.reader.detect(ctx, all)
 	w.reader.atLeast = w.candidates.shown
 	if err != nil {
 		return err
@@ -180,13 +180,13 @@ func (w *Watcher) worthChecking(key string) bool {
 // fetchTypes returns the unknown keys that a format can match, with their types. It
 // checks a limited number of keys, so that many changed keys that are not locks do not
 // delay the locks. A pass finds the others.
-func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, error) {
+func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidate, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	keys = keys[:min(len(keys), maxUnknown)]
 	types := make([]*redis.StatusCmd, len(keys))
-	err := w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
+	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
 		for i, key := range keys {
 			types[i] = p.Type(ctx, key)
 		}
@@ -194,15 +194,14 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, erro
 	if err != nil {
 		return nil, err
 	}
-	var refs []keyRef
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
 		case types[i].Err() != nil, typ == "none": // gone, but it may come back
 		case w.scanner.index.needOf(key, typ) == needNone:
 			w.locks.ignored[key] = time.Now()
 		default:
-			refs = append(refs, keyRef{name: key, typ: typ})
+			all = append(all, candidate{name: key, typ: typ})
 		}
 	}
-	return refs, nil
+	return all, nil
 }

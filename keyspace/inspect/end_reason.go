@@ -30,7 +30,7 @@ type endings struct {
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
 // Deleted, Stolen, Replaced, Lost, Vanished, or "" if the deadline decides. sure is false while a message
 // may still arrive; the lock must then be read again.
-func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
+func (w *Watcher) endReason(ctx context.Context, was, now candidate, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
 		_, stays := now.lock.Holder(h.ID)
@@ -43,7 +43,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	case c.of[key].evicted:
 		return keyspace.Evicted, true, nil
 	case w.provesRelease(was.lock, c.of[key]):
-		w.noteReleased(was.lock, c.of[key].toWaiter)
+		w.noteReleased(was, c.of[key].toWaiter)
 		return keyspace.Released, true, nil
 	case before != nil && w.lostWith(before, was):
 		return keyspace.Lost, true, nil
@@ -63,7 +63,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	if p.late && reported || change.repeated.Sub(change.since) > maxUnread { // another change, before the read that came late or after it
 		return keyspace.Vanished, true, nil // it may have ended at a deadline that was not read
 	}
-	announced, late := w.releaseAnnounced(was.lock), p.late || reported && w.tracking.conn != nil && w.times.readEnd.Sub(change.since) > maxUnread
+	announced, late := w.releaseAnnounced(was), p.late || reported && w.tracking.conn != nil && w.times.readEnd.Sub(change.since) > maxUnread
 	p.reports += c.reports(key)
 	replaced := wasReplaced(was.lock, now.lock) && p.reports < 2
 	switch {
@@ -97,7 +97,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 // If another change at the deadline was reported before the message, the holds have expired, and
 // the message may be of the next one. A message does not name the database. If the server has
 // several, one at the deadline may be of the same key in another database.
-func (w *Watcher) provesRelease(l keyspace.Lock, c change) bool {
+func (w *Watcher) provesRelease(l *keyspace.Lock, c change) bool {
 	expiredBy := func(local time.Time) bool {
 		return allExpiredBy(l, local.Add(w.times.clockOffset+w.tracking.slack()))
 	}
@@ -116,28 +116,27 @@ const maxUnread = maxReportDelay
 
 // releaseAnnounced reports whether a release of a lock would have been published and the
 // message received.
-func (w *Watcher) releaseAnnounced(l keyspace.Lock) bool {
-	always, known := w.releaseReported(l)
-	waiting := slices.ContainsFunc(l.Waiters, func(one keyspace.Waiter) bool { return one.Expires.IsZero() || one.Expires.After(w.reader.conn.now) })
-	f, conn := w.reader.formats.byName(l.Format), w.tracking.conn
-	return known && (always || waiting) && f != nil && f.ReleaseChannel != nil && conn != nil &&
-		!slices.Contains(conn.current().denied, f.ReleaseChannel.Pattern)
+func (w *Watcher) releaseAnnounced(was candidate) bool {
+	always, known := w.releaseReported(was.lock)
+	waiting := slices.ContainsFunc(was.lock.Waiters, func(one keyspace.Waiter) bool { return one.Expires.IsZero() || one.Expires.After(w.reader.conn.now) })
+	channel, conn := was.format.ReleaseChannel, w.tracking.conn
+	return known && (always || waiting) && channel != nil && conn != nil && !slices.Contains(conn.current().denied, channel.Pattern)
 }
 
 // noteReleased records that the release of a lock was published, to all subscribers or
 // to one waiter.
-func (w *Watcher) noteReleased(l keyspace.Lock, toWaiter bool) {
-	always, known := w.endings.published.Get(l.ID())
-	w.endings.published.Put(l.ID(), (always || !known) && !toWaiter)
-	if format := w.reader.formats.byName(l.Format); format != nil && format.ReleaseChannel != nil && format.ReleaseChannel.ToWaiter == nil {
-		w.endings.published.Put(familyID(l), true)
+func (w *Watcher) noteReleased(was candidate, toWaiter bool) {
+	always, known := w.endings.published.Get(was.lock.ID())
+	w.endings.published.Put(was.lock.ID(), (always || !known) && !toWaiter)
+	if channel := was.format.ReleaseChannel; channel != nil && channel.ToWaiter == nil {
+		w.endings.published.Put(familyID(was.lock), true)
 	}
 }
 
 // releaseReported reports whether releases of a lock are published, and whether that is
 // so without waiters. For a lock without a known release, other locks of the same
 // format and family decide, if the format publishes all releases in the same way.
-func (w *Watcher) releaseReported(l keyspace.Lock) (always, known bool) {
+func (w *Watcher) releaseReported(l *keyspace.Lock) (always, known bool) {
 	if always, known = w.endings.published.Get(l.ID()); known {
 		return always, true
 	}
@@ -145,18 +144,18 @@ func (w *Watcher) releaseReported(l keyspace.Lock) (always, known bool) {
 }
 
 // familyID stands for all locks of one format and key family on a server.
-func familyID(l keyspace.Lock) keyspace.ID {
+func familyID(l *keyspace.Lock) keyspace.ID {
 	return keyspace.ID{Node: l.Node, DB: l.DB, Key: l.Format + "\x00" + keyFamily(l.Key)}
 }
 
 // wasReplaced reports whether an exclusive holder has been replaced by another.
-func wasReplaced(was, now keyspace.Lock) bool {
+func wasReplaced(was, now *keyspace.Lock) bool {
 	before, next := was.SoleHolder(), now.SoleHolder()
 	return before != "" && next != "" && before != next && was.Holders[0].Mode != keyspace.Read && now.Holders[0].Mode != keyspace.Read
 }
 
 // allExpiredBy reports whether all holds of a lock have expired at now.
-func allExpiredBy(l keyspace.Lock, now time.Time) bool {
+func allExpiredBy(l *keyspace.Lock, now time.Time) bool {
 	return !slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() || h.Expires.After(now) })
 }
 

@@ -64,27 +64,22 @@ type filterWorker struct {
 	filter     *prefilter
 	conn       meteredConn
 	probes     []probe
-	pending    []candidateKey  // keys with another request to send
+	pending    []probe         // of keys with another request to send
 	newGuesses typeGuesses     // since the last merge
 	newNoProbe map[string]bool // types whose first piece was denied since the last merge
-	passed     []keyRef        // keys worth reading
+	passed     []candidate     // keys worth reading
 	unread     unread          // since the last merge
 	weakHits   int             // number of passed keys below the threshold
 	skipped    map[string]int  // keys of crowded classes since the last merge
 }
 
-// candidateKey is a key that no reply has ruled out yet.
-type candidateKey struct {
-	ref       keyRef
-	shape     keyShape
-	typeKnown bool // the server has returned the type; false = it is a guess
-}
-
-// probe is one request about a key: its type, or a piece of its value.
+// probe is one request about a key that no reply has ruled out yet: its type, or a piece of its value.
 type probe struct {
-	target   candidateKey
-	typeCmd  *redis.StatusCmd
-	valueCmd *redis.StringCmd
+	name, typ string // the type is "" if it is unknown
+	typeKnown bool   // the server has returned the type; false = it is a guess
+	shape     keyShape
+	typeCmd   *redis.StatusCmd
+	valueCmd  *redis.StringCmd
 }
 
 // run filters names until the channel is closed.
@@ -131,18 +126,13 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 // enqueue makes a probe of each pending key and each name.
 func (w *filterWorker) enqueue(names []string) {
 	clear(w.probes)
-	w.probes = w.probes[:0]
-	for _, k := range w.pending {
-		w.probes = append(w.probes, probe{target: k})
-	}
-	w.pending = w.pending[:0]
+	w.probes, w.pending = append(w.probes[:0], w.pending...), w.pending[:0]
 	for _, name := range names {
 		if k := w.filter.known[name]; k != nil && !k.partial || w.filter.index.isCompanion(name) {
 			continue
 		}
-		k := candidateKey{ref: keyRef{name: name}, shape: shapeOf(name)}
-		k.ref.typ = w.guessType(k.shape)
-		w.probes = append(w.probes, probe{target: k})
+		shape := shapeOf(name)
+		w.probes = append(w.probes, probe{name: name, typ: w.guessType(shape), shape: shape})
 	}
 }
 
@@ -156,11 +146,12 @@ func (w *filterWorker) guessType(of keyShape) string {
 
 // addProbe queues the command of a probe.
 func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *probe) {
-	if p.target.ref.typ == "" || !p.target.typeKnown && (w.probeDenied(p.target.ref.typ) || w.filter.index.needOf(p.target.ref.name, p.target.ref.typ) != needProbe) {
-		p.typeCmd = pipe.Type(ctx, p.target.ref.name)
+	p.typeCmd, p.valueCmd = nil, nil
+	if p.typ == "" || !p.typeKnown && (w.probeDenied(p.typ) || w.filter.index.needOf(p.name, p.typ) != needProbe) {
+		p.typeCmd = pipe.Type(ctx, p.name)
 		return
 	}
-	p.valueCmd = probeCmd(ctx, p.target.ref)
+	p.valueCmd = p.firstPiece(ctx)
 	_ = pipe.Process(ctx, p.valueCmd) // it only queues; an error is returned when the pipeline is sent
 }
 
@@ -185,15 +176,15 @@ func (w *filterWorker) onType(p *probe) error {
 	case err != nil, typ == "none":
 		return nil
 	}
-	if w.filter.guesses[p.target.shape] != ambiguous && w.guessType(p.target.shape) != typ {
-		w.newGuesses.learn(p.target.shape, typ)
+	if w.filter.guesses[p.shape] != ambiguous && w.guessType(p.shape) != typ {
+		w.newGuesses.learn(p.shape, typ)
 	}
-	p.target.ref.typ, p.target.typeKnown = typ, true
-	switch need := w.filter.index.needOf(p.target.ref.name, typ); {
+	p.typ, p.typeKnown = typ, true
+	switch need := w.filter.index.needOf(p.name, typ); {
 	case need == needFull, need == needProbe && w.probeDenied(typ):
-		w.passed = append(w.passed, p.target.ref)
+		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ})
 	case need == needProbe:
-		w.pending = append(w.pending, p.target)
+		w.pending = append(w.pending, *p)
 	}
 	return nil
 }
@@ -204,21 +195,21 @@ func (w *filterWorker) onProbe(p *probe) {
 	switch {
 	case err == nil:
 		atLeast := w.filter.atLeast
-		if w.filter.confirmed[p.target.ref.name] != "" {
+		if w.filter.confirmed[p.name] != "" {
 			atLeast = keyspace.Possible
 		}
-		sure := w.filter.index.bestProbe(p.target.ref.name, p.target.ref.typ, piece, max(w.filter.threshold, enough))
-		if sure < atLeast || sure < enough && w.skips(p.target.ref.name) {
+		sure := w.filter.index.bestProbe(p.name, p.typ, piece, max(w.filter.threshold, enough))
+		if sure < atLeast || sure < enough && w.skips(p.name) {
 			return
 		}
-		w.passed = append(w.passed, p.target.ref)
+		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ})
 		if sure < w.filter.threshold {
 			w.weakHits++
 		}
 	case isWrongType(err): // the guess was wrong, or the type has changed
 		w.retryType(p)
 	case isCommandDenied(err):
-		w.newNoProbe[p.target.ref.typ] = true
+		w.newNoProbe[p.typ] = true
 		w.retryType(p)
 	case isKeyDenied(err):
 		w.unread[hiddenKey]++
@@ -242,23 +233,23 @@ func (w *filterWorker) skips(key string) bool {
 
 // retryType asks for the type of a key whose first piece was not returned.
 func (w *filterWorker) retryType(p *probe) {
-	w.pending = append(w.pending, candidateKey{ref: keyRef{name: p.target.ref.name}, shape: p.target.shape})
+	w.pending = append(w.pending, probe{name: p.name, shape: p.shape})
 }
 
-// probeCmd returns the command that reads the first piece of a value. It takes constant
+// firstPiece returns the command that reads the first piece of a value. It takes constant
 // time and, except for a huge single element, bounded memory.
-func probeCmd(ctx context.Context, k keyRef) *redis.StringCmd {
-	switch k.typ {
+func (p *probe) firstPiece(ctx context.Context) *redis.StringCmd {
+	switch p.typ {
 	case "hash":
-		return redis.NewStringCmd(ctx, "hrandfield", k.name)
+		return redis.NewStringCmd(ctx, "hrandfield", p.name)
 	case "set":
-		return redis.NewStringCmd(ctx, "srandmember", k.name)
+		return redis.NewStringCmd(ctx, "srandmember", p.name)
 	case "zset":
-		return redis.NewStringCmd(ctx, "zrandmember", k.name)
+		return redis.NewStringCmd(ctx, "zrandmember", p.name)
 	case "list":
-		return redis.NewStringCmd(ctx, "lindex", k.name, 0)
+		return redis.NewStringCmd(ctx, "lindex", p.name, 0)
 	default:
-		return redis.NewStringCmd(ctx, "getrange", k.name, 0, probeBytes-1)
+		return redis.NewStringCmd(ctx, "getrange", p.name, 0, probeBytes-1)
 	}
 }
 

@@ -29,24 +29,6 @@ func (s formatSet) best(e keyspace.Entry) (found, heard *keyspace.Format, sure k
 	return found, heard, sure
 }
 
-// byName returns the format with a name, nil if there is none.
-func (s formatSet) byName(name string) *keyspace.Format {
-	for i := range s {
-		if s[i].Name == name {
-			return &s[i]
-		}
-	}
-	return nil
-}
-
-// companionsOf lists the companion keys of a lock.
-func companionsOf(f *keyspace.Format, e keyspace.Entry) []keyspace.Companion {
-	if f.Related == nil {
-		return nil
-	}
-	return f.Related(e)
-}
-
 // formatIndex finds the formats for a key, a million times per pass: by type, and by
 // what they need to see. It is immutable.
 type formatIndex struct {

@@ -42,15 +42,16 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	case err == nil:
 		result.Type, err = kind.Result()
 	}
-	ref := keyRef{name: key, typ: result.Type}
-	if err == nil && ref.typ == "none" && result.Problems == nil {
-		ref, err = r.standIn(ctx, key)
+	c := candidate{name: key, typ: result.Type}
+	if err == nil && c.typ == "none" && result.Problems == nil {
+		c, err = r.standIn(ctx, key)
 	}
-	result.Type = ref.typ
-	var found []detection
-	if err == nil && ref.typ != "none" {
-		if result.Entries, err = r.readEntries(ctx, ref); err == nil {
-			found, err = r.detect(ctx, []keyRef{ref})
+	result.Type = c.typ
+	var found []candidate
+	if err == nil && c.typ != "none" {
+		all := []candidate{c}
+		if found, err = r.gather(ctx, all); err == nil {
+			result.Entries, found = all[0].entries(), r.decode(found)
 		}
 	}
 	result.At, result.Locks, result.Cost = r.conn.now, locksOf(found), r.conn.takeCost()
@@ -62,56 +63,52 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 
 // standIn returns the key that stands in for a lock without a key of its own. Its type is
 // none if there is no such key, or if this user may not read it; then it is unread.
-func (r *reader) standIn(ctx context.Context, lock string) (keyRef, error) {
+func (r *reader) standIn(ctx context.Context, lock string) (candidate, error) {
 	all := standIns(r.formats, lock)
 	types := make([]*redis.StatusCmd, len(all))
 	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", lock), func(p redis.Pipeliner) {
 		for i, c := range all {
-			types[i] = p.Type(ctx, c.Key)
+			types[i] = p.Type(ctx, c.name)
 		}
 	})
 	if err != nil {
-		return keyRef{}, err
+		return candidate{}, err
 	}
 	for i, c := range all {
-		if types[i].Val() == c.Type {
-			return keyRef{name: c.Key, typ: c.Type}, nil
+		if types[i].Val() == c.typ {
+			return c, nil
 		}
 		if isKeyDenied(types[i].Err()) {
-			r.unread[c.Key] = hiddenKey
+			r.unread[c.name] = hiddenKey
 		}
 	}
-	return keyRef{name: lock, typ: "none"}, nil
+	return candidate{name: lock, typ: "none"}, nil
 }
 
 // standIns lists the keys that may stand in for a lock.
-func standIns(formats []keyspace.Format, lock string) (all []keyspace.Companion) {
+func standIns(formats []keyspace.Format, lock string) (all []candidate) {
 	for _, f := range formats {
 		if f.StandIn != nil {
-			all = append(all, f.StandIn(lock))
+			c := f.StandIn(lock)
+			all = append(all, candidate{name: c.Key, typ: c.Type})
 		}
 	}
 	return all
 }
 
-// readEntries reads a key and its companions.
-func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, error) {
-	all, err := r.readBounded(ctx, []keyRef{k})
-	if err != nil || len(all) == 0 {
-		return nil, err
+// entries returns the key as it was read, if it exists, then its companions.
+func (c *candidate) entries() []keyspace.Entry {
+	if c.entry == nil {
+		return nil
 	}
-	f, _, sure := r.formats.best(all[0])
-	if sure == keyspace.No {
-		return all, nil
-	}
-	var beside []keyRef
-	for _, c := range companionsOf(f, all[0]) {
-		if c.Key != k.name {
-			beside = append(beside, keyRef{name: c.Key, typ: c.Type})
+	all := []keyspace.Entry{*c.entry}
+	all[0].Related, all[0].Subscribers = nil, nil
+	for _, b := range c.companions {
+		if e, exists := c.entry.Related[b.Key]; exists && b.Key != c.name {
+			all = append(all, e)
 		}
 	}
-	related, err := r.readBounded(ctx, beside)
-	return append(all, related...), err
+	return all
 }
 
 // ErrUnreadable means that this user may not read a key.
@@ -124,13 +121,13 @@ func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, err
 	s.opts.OwnReads.begin(s.keyID(key))
 	defer func() { s.opts.OwnReads.end(s.keyID(key), r.conn.now) }()
 	typ, err := s.rdb.Type(ctx, key).Result()
-	ref := keyRef{name: key, typ: typ}
+	c := candidate{name: key, typ: typ}
 	if err == nil && typ == "none" {
-		ref, err = r.standIn(ctx, key)
+		c, err = r.standIn(ctx, key)
 	}
-	var found []detection
+	var found []candidate
 	if err == nil && len(r.unread) == 0 {
-		found, err = r.detect(ctx, []keyRef{ref})
+		found, err = r.detect(ctx, []candidate{c})
 	}
 	switch {
 	case err != nil:
@@ -140,5 +137,5 @@ func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, err
 	case len(found) == 0:
 		return nil, nil
 	}
-	return &found[0].lock, nil
+	return found[0].lock, nil
 }

@@ -12,15 +12,16 @@ import (
 	"locktop/keyspace"
 )
 
+// found returns a lock that was read under its own key.
+func found(l keyspace.Lock) candidate { return candidate{name: l.Key, lock: &l} }
+
 // With 100,000 locks, a second copy would take 30 MB.
 func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 	set := make(lockSet)
-	set.add([]detection{{lock: keyspace.Lock{Key: "b"}}, {lock: keyspace.Lock{Key: "a"}, readInfo: readInfo{typ: "hash"}}})
+	set.add([]candidate{found(keyspace.Lock{Key: "b"}), found(keyspace.Lock{Key: "a"})})
 	locks := set.locks()
 	check.Require(t, len(locks) == 2 && set["a"].lock == locks[0] && set["b"].lock == locks[1], "%v is not made of %v", set, locks)
-	changed := *locks[0]
-	changed.Fence = 7
-	set.put(detection{lock: changed})
+	set.put(found(keyspace.Lock{Key: "a", Fence: 7}))
 	d, _ := set.get("a")
 	check.True(t, d.lock.Fence == 7 && locks[0].Fence == 0, "a snapshot has changed, or the set has not: %v, %v", d.lock, locks[0])
 	d, ok := set.get("c")
@@ -38,11 +39,11 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 		case known && random.IntN(3) == 0:
 			table.remove(key)
 		case known && random.IntN(3) == 0:
-			l := was.lock
+			l := *was.lock
 			l.Fence = int64(step)
 			table.replace(key, l)
 		default:
-			now := detection{lock: keyspace.Lock{Key: key, Node: fmt.Sprintf("node-%d", random.IntN(2)), Fence: int64(step)}}
+			now := found(keyspace.Lock{Key: key, Node: fmt.Sprintf("node-%d", random.IntN(2)), Fence: int64(step)})
 			if random.IntN(3) == 0 { // a queue, whose key may look like a lock itself
 				now.companions = []keyspace.Companion{{Key: fmt.Sprintf("lock:%d", random.IntN(40))}}
 			}
@@ -77,13 +78,13 @@ func TestADeadlineQueueReturnsLocksAtTheirLastTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	start := time.Unix(1_700_000_000, 0)
 	table, want := newLockTable(), make(map[string]time.Time)
-	table.put(detection{}, detection{lock: keyspace.Lock{Key: "far"}}, time.UnixMilli(math.MaxInt64/1000))
+	table.put(none, found(keyspace.Lock{Key: "far"}), time.UnixMilli(math.MaxInt64/1000))
 	for now := range 500 {
 		key := fmt.Sprint(random.IntN(30))
 		at := start.Add(time.Duration(now+random.IntN(40)) * time.Second)
 		switch _, known := table.known[key]; {
 		case !known:
-			table.put(detection{}, detection{lock: keyspace.Lock{Key: key}}, at)
+			table.put(none, found(keyspace.Lock{Key: key}), at)
 			want[key] = at
 		case random.IntN(8) == 0:
 			table.remove(key)

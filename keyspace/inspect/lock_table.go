@@ -12,40 +12,32 @@ import (
 )
 
 // lockSet is the locks found so far, by key.
-type lockSet map[string]*foundLock
+type lockSet map[string]*candidate
 
-// foundLock is a lock in a lockSet.
-type foundLock struct {
-	lock *keyspace.Lock // never changed; snapshots share it
-	readInfo
-	due   int64 // when it is read again, in ns since 1970 on the server's clock; 0 = only when it changes
-	place int   // in the deadlineQueue, if it is due
-}
-
-// add adds detections; a key that was found before is replaced.
-func (s lockSet) add(all []detection) {
-	for _, d := range all {
-		s.put(d)
+// add adds locks; a key that was found before is replaced.
+func (s lockSet) add(all []candidate) {
+	for _, c := range all {
+		s.put(c)
 	}
 }
 
-// put adds a detection, or replaces the one with its key.
-func (s lockSet) put(d detection) {
-	found := s[d.lock.Key]
-	if found == nil {
-		found = new(foundLock)
-		s[d.lock.Key] = found
+// put adds a lock that was read, or replaces the one with its key, which stays as due as it is.
+func (s lockSet) put(c candidate) {
+	known := s[c.lock.Key]
+	if known == nil {
+		known = new(candidate)
+		s[c.lock.Key] = known
 	}
-	found.lock, found.readInfo = new(d.lock), d.readInfo
+	c.due, c.place = known.due, known.place
+	*known = c
 }
 
-// get returns the detection with this key, if there is one.
-func (s lockSet) get(key string) (detection, bool) {
-	found, ok := s[key]
-	if !ok {
-		return detection{}, false
+// get returns what is known of the lock with this key; none if there is none.
+func (s lockSet) get(key string) (candidate, bool) {
+	if known := s[key]; known != nil {
+		return *known, true
 	}
-	return detection{*found.lock, found.readInfo}, true
+	return none, false
 }
 
 // dropAlike removes the possible locks of crowded classes, and returns their keys.
@@ -163,7 +155,7 @@ func (t *lockTable) merge() []*keyspace.Lock {
 
 // put stores a lock that was read, and when it must be read again. was is its last
 // state, empty if the lock is new.
-func (t *lockTable) put(was, now detection, again time.Time) {
+func (t *lockTable) put(was, now candidate, again time.Time) {
 	key := now.lock.Key
 	t.mark(key)
 	t.known.put(now)
@@ -196,11 +188,11 @@ func (t *lockTable) remove(key string) {
 	delete(t.known, key)
 	delete(t.replaced, key)
 	delete(t.denied, key)
-	t.mapCompanions(was, detection{})
+	t.mapCompanions(was, none)
 }
 
 // mapCompanions updates the map from companions to their lock.
-func (t *lockTable) mapCompanions(was, now detection) {
+func (t *lockTable) mapCompanions(was, now candidate) {
 	for _, c := range was.companions {
 		delete(t.companions, c.Key)
 		t.mark(c.Key) // a known lock is one in the snapshot only if it is no companion
@@ -215,10 +207,10 @@ func (t *lockTable) mapCompanions(was, now detection) {
 
 // deadlineQueue is a priority queue of the locks that are due, the first one at the front. It
 // implements container/heap. The zero value is empty.
-type deadlineQueue []*foundLock
+type deadlineQueue []*candidate
 
 // set sets when a lock is due, in place of an earlier time. The zero time removes the lock.
-func (q *deadlineQueue) set(l *foundLock, at time.Time) {
+func (q *deadlineQueue) set(l *candidate, at time.Time) {
 	was := l.due
 	l.due = dueAt(at)
 	switch {
@@ -232,10 +224,10 @@ func (q *deadlineQueue) set(l *foundLock, at time.Time) {
 	}
 }
 
-// lastDue is the last time that a foundLock can be due, in 2262. Redis has later deadlines.
+// lastDue is the last time that a candidate can be due, in 2262. Redis has later deadlines.
 var lastDue = time.Unix(0, math.MaxInt64)
 
-// dueAt returns a time as foundLock.due.
+// dueAt returns a time as candidate.due.
 func dueAt(at time.Time) int64 {
 	switch {
 	case at.IsZero():
@@ -251,7 +243,7 @@ func dueAt(at time.Time) int64 {
 func (q *deadlineQueue) popDue(now time.Time) []string {
 	var keys []string
 	for len(*q) > 0 && (*q)[0].due <= now.UnixNano() {
-		l := heap.Pop(q).(*foundLock)
+		l := heap.Pop(q).(*candidate)
 		l.due = 0
 		keys = append(keys, l.lock.Key)
 	}
@@ -275,7 +267,7 @@ func (q deadlineQueue) Swap(i, j int) {
 }
 
 func (q *deadlineQueue) Push(x any) {
-	l := x.(*foundLock)
+	l := x.(*candidate)
 	l.place = len(*q)
 	*q = append(*q, l)
 }

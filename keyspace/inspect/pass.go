@@ -111,7 +111,7 @@ func (p *scanPass) complete() bool {
 // and returns the locks on them. The last step verifies the server, so that what is on the
 // last page does not wait for that. After an error the state is unchanged and the step may
 // be repeated on the same server process; the cursors are invalid on another.
-func (p *scanPass) step(ctx context.Context) ([]detection, error) {
+func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	if p.cursors.done() {
 		err := p.conn.checkRunID(ctx, p.server.RunID)
 		p.cost.Add(p.conn.takeCost())
@@ -128,14 +128,11 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 		workers[i] = &filterWorker{filter: &p.filter, conn: p.newConn(), unread: make(unread),
 			newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
 	}
-	err := p.runFilter(ctx, &next, pages, workers)
-	var found []detection
-	if err == nil {
-		var passed []keyRef
+	if err = p.runFilter(ctx, &next, pages, workers); err == nil {
 		for _, w := range workers {
-			passed = append(passed, w.passed...)
+			found = append(found, w.passed...)
 		}
-		found, err = p.reader.detect(ctx, passed)
+		found, err = p.reader.detect(ctx, found)
 	}
 	p.account(workers)
 	if err != nil {

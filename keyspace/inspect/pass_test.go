@@ -59,12 +59,12 @@ func answers(value string, size int64, left time.Duration) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(start)
 	return keyRead{
-		keyRef: keyRef{name: "lock:a", typ: "string"},
-		clock:  clock,
-		after:  clock,
-		value:  redis.NewStringResult(value, nil),
-		size:   redis.NewIntResult(size, nil),
-		expiry: redis.NewDurationResult(left, nil),
+		candidate: &candidate{name: "lock:a", typ: "string"},
+		clock:     clock,
+		after:     clock,
+		value:     redis.NewStringResult(value, nil),
+		size:      redis.NewIntResult(size, nil),
+		expiry:    redis.NewDurationResult(left, nil),
 	}
 }
 
@@ -84,7 +84,7 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		{"came in between", answers("", 5, time.Second), false},
 		{"became another", answers("token", 9, time.Second), false},
 	} {
-		e, ok := c.asked.entry()
+		e, ok := c.asked.result()
 		check.True(t, ok == c.ok, "%s: taken for an entry: %v", c.name, ok)
 		check.True(t, !ok || c.name != "held" || e.Expires.Equal(start.Add(time.Second)), "it expires at %v", e.Expires)
 	}

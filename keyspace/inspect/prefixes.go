@@ -165,7 +165,7 @@ func newCoverage() coverage {
 }
 
 // learn makes the next connection cover a lock and its companions.
-func (c *coverage) learn(l detection) {
+func (c *coverage) learn(l *candidate) {
 	changed := c.learnName(l.lock.Key)
 	for _, beside := range l.companions {
 		changed = c.learnName(beside.Key) || changed
@@ -213,6 +213,6 @@ func (c *coverage) updateAllKeys(known lockSet, now time.Time) {
 func (c *coverage) relearn(known lockSet) {
 	clear(c.uncovered)
 	for _, l := range known {
-		c.learn(detection{*l.lock, l.readInfo})
+		c.learn(l)
 	}
 }

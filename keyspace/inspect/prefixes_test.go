@@ -36,9 +36,9 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 	tr := newCoverage()
 	known := make(lockSet)
 	learn := func(key string) {
-		d := detection{lock: keyspace.Lock{Key: key}}
+		d := found(keyspace.Lock{Key: key})
 		known.put(d)
-		tr.learn(d)
+		tr.learn(&d)
 	}
 	learn("orders:1:lock")
 	for i := range 100 {

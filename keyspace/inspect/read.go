@@ -26,13 +26,6 @@ const (
 // as a point in time.
 const exactJitter = time.Millisecond
 
-// keyRef is a key to read, with its expected type.
-type keyRef struct {
-	name, typ string
-	oversized bool // everything but its elements is read
-	small     bool // the command that reads a whole value may take the place of one that is denied
-}
-
 // reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
 	conn      meteredConn
@@ -46,204 +39,202 @@ type reader struct {
 	notLocks  []string          // keys that are not locks
 }
 
-// detection is a lock with the data that is needed to read it again.
-type detection struct {
-	lock keyspace.Lock
-	readInfo
+// detect reads keys and their companions, and decodes them. It returns those that are locks, in
+// place of all.
+func (r *reader) detect(ctx context.Context, all []candidate) ([]candidate, error) {
+	matched, err := r.gather(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return r.decode(matched), nil
 }
 
-// readInfo is how a lock was read.
-type readInfo struct {
-	standIn    string // the key that was read, if it is not the lock's own
-	lockLike   bool   // its format says that the name or the fields suggest a lock
-	partial    bool   // companions could not be read
-	shared     bool   // other keys may have the same idle time
-	typ        string // of the key that was read
-	companions []keyspace.Companion
-	spread     time.Duration // the deadline may be later than read by up to this
-	firstRead  time.Time     // local clock: the holder was read under this deadline by then
-	lastRead   time.Time     // local clock: begin of the last such read
-	touched    int64         // server's clock, in ms: no later own read has reset the idle time
-	quiet      uint32        // checks without a request of another client that no statistics count
-}
-
-// detect reads keys and their companions, and decodes them. Keys that are not locks are
-// left out.
-func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error) {
+// gather reads keys, and what the formats need to decode those that may be locks. It returns
+// these, in place of all.
+func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, error) {
 	r.unread, r.notLocks = make(map[string]string), nil
-	entries, err := r.readBounded(ctx, refs)
-	if err != nil {
+	if err := r.read(ctx, all); err != nil {
 		return nil, err
 	}
-	matched := make([]matchedEntry, 0, len(entries))
-	for _, e := range entries {
-		if f, heard, s := r.formats.best(e); s >= r.atLeast || heard != nil || s > keyspace.No && r.mayUpgrade(f, e.Key) {
-			matched = append(matched, matchedEntry{e, f, cmp.Or(heard, f), companionsOf(f, e)})
-		} else {
-			r.notLocks = append(r.notLocks, e.Key)
-		}
-	}
-	if err := r.readRelated(ctx, matched); err != nil {
-		return nil, err
-	}
-	if err := r.countSubscribers(ctx, matched); err != nil {
-		return nil, err
-	}
-	all := make([]detection, 0, len(matched))
-	for _, m := range matched {
-		if _, sure := m.heard.Decode(m.entry); m.heard != m.format && sure == keyspace.Certain {
-			m.format = m.heard
-		}
-		lock, _ := m.format.DecodeLock(m.entry)
-		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
-		spread := m.entry.Spread
-		for _, r := range m.entry.Related {
-			spread = max(spread, r.Spread)
-		}
-		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spread, lockLike: m.format.LockLike,
-			partial: r.unread[m.entry.Key] != "", shared: m.entry.Type == "string" && keyspace.SharedValue(m.entry.Value)}}
-		if m.entry.Key != lock.Key {
-			l.standIn = m.entry.Key
-			l.companions = append(slices.Clip(l.companions), keyspace.Companion{Key: l.standIn, Type: l.typ})
-		}
-		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
-			l = promote(l, why)
-		}
-		if l.lock.Confidence >= r.atLeast {
-			all = append(all, l)
-		}
-	}
-	return all, nil
-}
-
-// mayUpgrade reports whether the confidence of a format can rise: by companions, by
-// subscribers, or because the candidate was confirmed.
-func (r *reader) mayUpgrade(f *keyspace.Format, key string) bool {
-	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
-}
-
-// ref returns the key to read of a lock.
-func (i readInfo) ref(lock string) keyRef {
-	return keyRef{name: cmp.Or(i.standIn, lock), typ: i.typ}
-}
-
-// matchedEntry is an entry that a format matches.
-type matchedEntry struct {
-	entry      keyspace.Entry
-	format     *keyspace.Format
-	heard      *keyspace.Format // whose subscribers are counted
-	companions []keyspace.Companion
-}
-
-// readRelated reads the companions of all entries and adds them to the entries.
-func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
-	var refs []keyRef
+	matched := all[:0]
 	for _, c := range all {
-		for _, b := range c.companions {
-			refs = append(refs, keyRef{name: b.Key, typ: b.Type})
+		switch {
+		case c.entry == nil:
+		case r.match(&c):
+			matched = append(matched, c)
+		default:
+			r.notLocks = append(r.notLocks, c.name)
 		}
 	}
-	related, err := r.readBounded(ctx, refs)
-	if err != nil {
+	err := r.readRelated(ctx, matched)
+	if err == nil {
+		err = r.countSubscribers(ctx, matched)
+	}
+	return matched, err
+}
+
+// match sets the format of a key that was read, and reports whether it may be a lock. The
+// confidence of a format can rise by companions, by subscribers, or because the candidate was
+// confirmed.
+func (r *reader) match(c *candidate) bool {
+	f, heard, sure := r.formats.best(*c.entry)
+	if f == nil {
+		return false
+	}
+	c.format, c.heard = f, heard
+	if f.Related != nil {
+		c.companions = f.Related(*c.entry)
+	}
+	if heard == nil && f.Channels != nil {
+		c.heard = f
+	}
+	return sure >= r.atLeast || c.heard != nil || f.Related != nil || r.confirmed[c.name] != ""
+}
+
+// decode makes the locks of keys from all that was read. It returns those with enough
+// confidence, in place of all.
+func (r *reader) decode(all []candidate) []candidate {
+	locks := all[:0]
+	for _, c := range all {
+		lock := c.decoded()
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, OverdueIn(r.overdue, c.name)
+		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
+			lock = lock.WithEvidence(why)
+		}
+		if lock.Confidence < r.atLeast {
+			continue
+		}
+		c.lock, c.partial = &lock, r.unread[c.name] != ""
+		if c.standsIn() {
+			c.companions = append(slices.Clip(c.companions), keyspace.Companion{Key: c.name, Type: c.typ})
+		}
+		c.entry, c.heard = nil, nil
+		locks = append(locks, c)
+	}
+	return locks
+}
+
+// decoded returns the lock in the entry of a key. Subscribers may prove that it is of the
+// format that was heard.
+func (c *candidate) decoded() keyspace.Lock {
+	e := c.entry
+	if c.heard != nil && c.heard != c.format {
+		if _, sure := c.heard.Decode(*e); sure == keyspace.Certain {
+			c.format = c.heard
+		}
+	}
+	c.spread, c.shared = e.Spread, e.Type == "string" && keyspace.SharedValue(e.Value)
+	for _, beside := range e.Related {
+		c.spread = max(c.spread, beside.Spread)
+	}
+	lock, _ := c.format.DecodeLock(*e)
+	return lock
+}
+
+// readRelated reads the companions of all keys and adds them to the entries.
+func (r *reader) readRelated(ctx context.Context, all []candidate) error {
+	var related []candidate
+	for i := range all {
+		for _, b := range all[i].companions {
+			related = append(related, candidate{name: b.Key, typ: b.Type})
+		}
+	}
+	if err := r.read(ctx, related); err != nil {
 		return err
 	}
 	hidden := maps.Clone(r.unread)
-	for _, k := range refs {
-		delete(r.unread, k.name) // its lock counts
+	for i := range related {
+		delete(r.unread, related[i].name) // its lock counts
 	}
-	byKey := make(map[string]keyspace.Entry, len(related))
-	for _, e := range related {
-		byKey[e.Key] = e
-	}
-	for i, c := range all {
-		all[i].entry.Related = make(map[string]keyspace.Entry, len(c.companions))
-		for _, b := range c.companions {
-			if why, is := hidden[b.Key]; is {
-				r.unread[c.entry.Key] = why
+	for i := range all {
+		c := &all[i]
+		c.entry.Related = make(map[string]keyspace.Entry, len(c.companions))
+		for _, b := range related[:len(c.companions)] {
+			if why, is := hidden[b.name]; is {
+				r.unread[c.name] = why
 			}
-			if e, ok := byKey[b.Key]; ok {
-				all[i].entry.Related[b.Key] = e
+			if b.entry != nil {
+				c.entry.Related[b.name] = *b.entry
 			}
 		}
+		related = related[len(c.companions):]
 	}
 	return nil
 }
 
-// countSubscribers counts the subscribers to the channels of the entries. Without the
+// countSubscribers counts the subscribers to the channels of the keys. Without the
 // permission it sets nothing.
-func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error {
-	var listened []int // indexes of entries with channels
-	for i, c := range all {
-		if c.heard.Channels != nil {
-			listened = append(listened, i)
+func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
+	var listened []*candidate
+	for i := range all {
+		if all[i].heard != nil {
+			listened = append(listened, &all[i])
 		}
 	}
 	for some := range slices.Chunk(listened, batchSize) {
 		counts := make([]*redis.MapStringIntCmd, len(some))
 		err := r.conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
-			for i, at := range some {
-				counts[i] = p.PubSubNumSub(ctx, all[at].heard.Channels(all[at].entry)...)
+			for i, c := range some {
+				counts[i] = p.PubSubNumSub(ctx, c.heard.Channels(*c.entry)...)
 			}
 		})
 		if err != nil {
 			return err
 		}
-		for i, at := range some {
+		for i, c := range some {
 			if counts[i].Err() == nil {
-				all[at].entry.Subscribers = counts[i].Val()
+				c.entry.Subscribers = counts[i].Val()
 			}
 		}
 	}
 	return nil
 }
 
-// readBounded reads keys, without the elements of oversized ones.
-func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]keyspace.Entry, error) {
-	refs, err := r.checkSizes(ctx, refs)
-	if err != nil {
-		return nil, err
+// read reads keys in batches, without the elements of oversized ones. A key that is gone, has
+// another type, or may not be read has no entry.
+func (r *reader) read(ctx context.Context, all []candidate) error {
+	if err := r.checkSizes(ctx, all); err != nil {
+		return err
 	}
-	return r.read(ctx, refs)
-}
-
-// read reads keys in batches. Keys that are gone, have another type, or may not be read
-// are left out.
-func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, error) {
-	entries := make([]keyspace.Entry, 0, len(refs))
-	for some := range slices.Chunk(refs, batchSize) {
+	for some := range slices.Chunk(all, batchSize) {
 		denied := r.conn.denied.count()
 		reads, err := r.readBatch(ctx, some)
 		for err == nil && r.conn.denied.count() > denied { // another command may take the place of one that is denied
 			denied = r.conn.denied.count()
-			if some, err = r.checkSizes(ctx, some); err == nil {
+			if err = r.checkSizes(ctx, some); err == nil {
 				reads, err = r.readBatch(ctx, some)
 			}
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, q := range reads {
-			e, ok := q.entry()
-			switch {
-			case ok:
-				e.Node = r.conn.answeredBy[q.expiry]
-				if !e.Expires.IsZero() && !q.exact && (r.conn.denied.has("time") || e.Node != "") {
-					e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
-				}
-				entries = append(entries, e)
-			case q.expiry.Val() == -2: // it is gone
-			case q.failedWith(isDenied):
-				r.unread[q.name] = q.whyUnread()
-			case q.failedWith(isRedirect):
-				r.unread[q.name] = movingKey
-			}
+			r.take(q)
 		}
 	}
-	return entries, nil
+	return nil
+}
+
+// take sets the entry of a key, or notes why it could not be read.
+func (r *reader) take(q keyRead) {
+	e, ok := q.result()
+	switch {
+	case ok:
+		e.Node = r.conn.answeredBy[q.expiry]
+		if !e.Expires.IsZero() && !q.exact && (r.conn.denied.has("time") || e.Node != "") {
+			e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
+		}
+		q.entry = &e
+	case q.expiry.Val() == -2: // it is gone
+	case q.failedWith(isDenied):
+		r.unread[q.name] = q.whyUnread()
+	case q.failedWith(isRedirect):
+		r.unread[q.name] = movingKey
+	}
 }
 
 // readBatch reads keys in one round trip.
-func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error) {
+func (r *reader) readBatch(ctx context.Context, some []candidate) ([]keyRead, error) {
 	reads := make([]keyRead, len(some))
 	exact := r.exact()
 	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
@@ -251,7 +242,7 @@ func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error
 			block := reads[from:min(from+keysPerClock, len(some))]
 			clock := p.Time(ctx)
 			for i := range block {
-				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
+				block[i] = queueRead(ctx, p, &some[from+i], clock, exact)
 			}
 			if exact {
 				continue
@@ -277,9 +268,9 @@ func (r *reader) deadlineJitter() time.Duration {
 	return keyspace.DeadlineJitter
 }
 
-// keyRead is one key being read.
+// keyRead is the commands that read a key.
 type keyRead struct {
-	keyRef
+	*candidate
 	clock  *redis.TimeCmd // before the read
 	after  *redis.TimeCmd // after the read; nil if the deadline is exact
 	value  redis.Cmder
@@ -290,8 +281,8 @@ type keyRead struct {
 
 // queueRead queues the commands that read one key. The value comes before the size and
 // the deadline, so that a key that appears or vanishes in between is detected.
-func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.TimeCmd, exact bool) keyRead {
-	q := keyRead{keyRef: k, clock: clock, exact: exact}
+func queueRead(ctx context.Context, p redis.Pipeliner, k *candidate, clock *redis.TimeCmd, exact bool) keyRead {
+	q := keyRead{candidate: k, clock: clock, exact: exact}
 	if !k.oversized {
 		q.value = queueValue(ctx, p, k)
 	}
@@ -305,7 +296,7 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.Ti
 }
 
 // queueValue queues the command that reads the bounded value; nil for an unknown type.
-func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
+func queueValue(ctx context.Context, p redis.Pipeliner, k *candidate) redis.Cmder {
 	switch k.typ {
 	case "string":
 		if k.small {
@@ -331,7 +322,7 @@ func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 }
 
 // queueSize queues the command that reads the size; nil for an unknown type.
-func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
+func queueSize(ctx context.Context, p redis.Pipeliner, k *candidate) *redis.IntCmd {
 	if queue := sizeCommands[k.typ]; queue != nil {
 		return queue(p, ctx, k.name)
 	}
@@ -349,8 +340,8 @@ func (q keyRead) failedWith(is func(error) bool) bool {
 	return is(q.expiry.Err()) || q.size != nil && is(q.size.Err()) || q.value != nil && is(q.value.Err())
 }
 
-// entry returns the entry that was read; ok is false if there is none.
-func (q keyRead) entry() (e keyspace.Entry, ok bool) {
+// result returns the entry that was read; ok is false if there is none.
+func (q keyRead) result() (e keyspace.Entry, ok bool) {
 	left, err := q.expiry.Result()
 	gone := left == -2
 	if q.size == nil || err != nil || gone || q.size.Err() != nil {
@@ -441,45 +432,43 @@ func clip(s string) string {
 // Redis returns elements only whole.
 const maxElementBytes = 2 << 20
 
-// checkSizes returns the keys with the oversized ones marked, and the small ones of which a substitute reads the
-// value. Strings are never oversized. A size is checked before every read, because a value may have grown. Without
-// the permission for MEMORY USAGE nothing is oversized.
+// checkSizes marks the oversized keys, and the small ones of which a substitute reads the value. Strings are never
+// oversized. A size is checked before every read, because a value may have grown. Without the permission for
+// MEMORY USAGE nothing is oversized.
 //
 // The size is exact for up to 256 elements. Of larger collections 256 elements are
 // sampled, so a single huge element among thousands may be missed.
-func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error) {
-	refs = slices.Clone(refs)
-	for some := range slices.Chunk(r.withSizes(refs), batchSize) {
+func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
+	for some := range slices.Chunk(r.withSizes(all), batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
 		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
-			for i, k := range some {
-				weights[i] = p.MemoryUsage(ctx, k.name, maxElements)
-				sizes[i] = queueSize(ctx, p, *k)
+			for i, c := range some {
+				weights[i] = p.MemoryUsage(ctx, c.name, maxElements)
+				sizes[i] = queueSize(ctx, p, c)
 			}
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for i, k := range some {
-			k.oversized = k.typ != "string" && isOversized(weights[i].Val(), sizes[i].Val())
-			k.small = r.substituted(k.typ) && sizes[i].Err() == nil && sizes[i].Val() <= smallSizes[k.typ]
+		for i, c := range some {
+			c.oversized = c.typ != "string" && isOversized(weights[i].Val(), sizes[i].Val())
+			c.small = r.substituted(c.typ) && sizes[i].Err() == nil && sizes[i].Val() <= smallSizes[c.typ]
 		}
 	}
-	return refs, nil
+	return nil
 }
 
 // withSizes returns the keys whose size matters: those with elements, and those that a substitute may read.
-func (r *reader) withSizes(refs []keyRef) []*keyRef {
-	var all []*keyRef
+func (r *reader) withSizes(all []candidate) (some []*candidate) {
 	substituted := r.substituted("string")
-	for i := range refs {
-		k := &refs[i]
-		if k.small = false; slices.Contains(collections[:], k.typ) || substituted && k.typ == "string" {
-			all = append(all, k)
+	for i := range all {
+		c := &all[i]
+		if c.small = false; slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
+			some = append(some, c)
 		}
 	}
-	return all
+	return some
 }
 
 // collections are the types with elements.

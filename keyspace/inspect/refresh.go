@@ -83,11 +83,11 @@ func (w *Watcher) ownersOf(keys []string) []string {
 
 // refreshKeys reads known and unknown keys and reconciles the result.
 func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) error {
-	refs := make([]keyRef, 0, len(keys))
+	all := make([]candidate, 0, len(keys))
 	var unknown []string
 	for _, key := range keys {
 		if k, known := w.locks.known[key]; known {
-			refs = append(refs, k.ref(key))
+			all = append(all, candidate{name: k.name, typ: k.typ})
 		} else if w.worthChecking(key) {
 			unknown = append(unknown, key)
 		}
@@ -98,7 +98,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 		return err
 	}
 	began := time.Now()
-	locks, err := w.reader.detect(ctx, append(refs, more...))
+	locks, err := w.reader.detect(ctx, append(all, more...))
 	if err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	for _, key := range w.reader.notLocks {
 		w.locks.ignored[key] = began
 	}
-	found := make(map[string]*detection, len(locks))
+	found := make(map[string]*candidate, len(locks))
 	for i := range locks {
 		l := &locks[i]
-		if key := l.lock.Key; l.standIn != "" && !slices.Contains(keys, key) {
+		if key := l.lock.Key; l.standsIn() && !slices.Contains(keys, key) {
 			keys = append(slices.Clip(keys), key)
 		}
 		found[l.lock.Key] = l
@@ -134,28 +134,26 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 // readOtherKeys adds the known locks that were not found under the key that they were last
 // read from, and are under another: a lock that was released while clients wait in its
 // queue, or that the first of them has acquired.
-func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[string]*detection) error {
-	var refs []keyRef
+func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[string]*candidate) error {
+	var others []candidate
 	var own []string
 	for _, key := range keys {
 		was, known := w.locks.known[key]
 		_, exists := found[key]
 		switch {
 		case !known || exists:
-		case was.standIn != "":
+		case was.standsIn():
 			own = append(own, key)
 		case len(was.lock.Waiters) > 0:
-			for _, c := range standIns(w.reader.formats, key) {
-				refs = append(refs, keyRef{name: c.Key, typ: c.Type})
-			}
+			others = append(others, standIns(w.reader.formats, key)...)
 		}
 	}
 	more, err := w.fetchTypes(ctx, own)
-	if err != nil || len(refs)+len(more) == 0 {
+	if err != nil || len(others)+len(more) == 0 {
 		return err
 	}
 	unread := w.reader.unread
-	all, err := w.reader.detect(ctx, append(refs, more...))
+	all, err := w.reader.detect(ctx, append(others, more...))
 	maps.Copy(w.reader.unread, unread)
 	for i := range all {
 		found[all[i].lock.Key] = &all[i]
@@ -164,16 +162,15 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 }
 
 // reconcile compares what was read with what is known, in the order of keys.
-func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]*detection, c changes) error {
+func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]*candidate, c changes) error {
 	evictions := new(evictionCheck)
 	var events []keyspace.Event // of one key; reused
 	w.dropMoved()
 	for _, key := range keys {
 		was, known := w.locks.known.get(key)
-		var now detection
-		found, exists := read[key]
+		now, exists := none, read[key] != nil
 		if exists {
-			now = *found
+			now = *read[key]
 		}
 		if !known && exists {
 			var ours bool
@@ -188,7 +185,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		if !known && !exists {
 			continue
 		}
-		name := was.ref(key).name
+		name := cmp.Or(was.name, key)
 		if !exists && w.reader.unread[name] == movingKey {
 			w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
 			continue
@@ -241,7 +238,7 @@ func (w *Watcher) noteRead(since time.Time) { w.times.readStart, w.times.readEnd
 // heldFor returns how long, at least, the holder of a changed lock had held it under
 // its deadline: until the last read, or until shortly before the change was reported,
 // if no report can have been lost.
-func (w *Watcher) heldFor(was detection, reportedAt time.Time) time.Duration {
+func (w *Watcher) heldFor(was candidate, reportedAt time.Time) time.Duration {
 	held := was.lastRead.Sub(was.firstRead)
 	if !reportedAt.IsZero() && !w.tracking.resync {
 		held = max(held, reportedAt.Sub(was.firstRead)-maxReportDelay)
@@ -251,7 +248,7 @@ func (w *Watcher) heldFor(was detection, reportedAt time.Time) time.Duration {
 
 // keepFirstRead carries over when the current holder was first read under the current
 // deadline, and the uncertainty of that deadline.
-func (w *Watcher) keepFirstRead(was detection, now *detection) {
+func (w *Watcher) keepFirstRead(was candidate, now *candidate) {
 	now.firstRead, now.lastRead, now.touched = w.times.readEnd, w.times.readStart, w.reader.conn.now.UnixMilli()
 	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
 		now.firstRead, now.spread = was.firstRead, was.spread
@@ -262,44 +259,44 @@ func (w *Watcher) keepFirstRead(was detection, now *detection) {
 }
 
 // updateLock stores a lock that was read.
-func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ) {
+func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ) {
 	began := time.Time{}
 	if known && !d.MissedEvents || d.Watched {
 		began = d.At
 	}
 	if known && was.lock.Node != now.lock.Node {
-		was.lock, d.Repeated = keyspace.RebaseDeadlines(was.lock, now.lock), true
+		was.lock, d.Repeated = new(keyspace.RebaseDeadlines(*was.lock, *now.lock)), true
 	}
-	past, seen := was.lock, known
+	past, seen := *was.lock, known
 	if lookUp := w.scanner.opts.Past; began.IsZero() && !known && lookUp != nil {
-		past, seen = lookUp(now.lock, d.At)
+		past, seen = lookUp(*now.lock, d.At)
 	}
-	now.lock = d.CarryOver(past, now.lock, seen, began)
+	*now.lock = d.CarryOver(past, *now.lock, seen, began)
 	w.keepFirstRead(was, &now)
 	if known {
-		d.Changed(was.lock, now.lock)
+		d.Changed(*was.lock, *now.lock)
 	} else {
-		d.Added(now.lock)
+		d.Added(*now.lock)
 	}
 	w.holdStats.Learn(d.Events)
-	w.holdStats.Annotate(&now.lock, d.At)
+	w.holdStats.Annotate(now.lock, d.At)
 	for i := range d.Events {
-		d.Events[i].Lock = now.lock
+		d.Events[i].Lock = *now.lock
 	}
 	w.unreported.events = append(w.unreported.events, d.Events...)
-	w.locks.put(was, now, w.nextDeadline(now.lock))
-	w.tracking.coverage.learn(now)
+	w.locks.put(was, now, w.nextDeadline(*now.lock))
+	w.tracking.coverage.learn(&now)
 	w.scanner.opts.Cluster.record(w, now)
 }
 
 // removeLock removes a lock that is gone. It reports the end of a lock of a cluster only if
 // no other watcher has taken the lock over since the last call of dropMoved.
-func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
+func (w *Watcher) removeLock(was candidate, d *keyspace.Differ) {
 	w.locks.remove(was.lock.Key)
 	if !w.scanner.opts.Cluster.forget(w, was) {
 		return
 	}
-	d.Removed(was.lock)
+	d.Removed(*was.lock)
 	w.holdStats.Learn(d.Events)
 	w.holdStats.Removed(was.lock.ID(), d.At)
 	w.unreported.events = append(w.unreported.events, d.Events...)
@@ -308,10 +305,10 @@ func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
 // adopt returns what another watcher of the cluster knows of a lock that this one has
 // found: the lock has moved. ours is false if the lock was read on another node whose
 // watcher has it already, or if another watcher has already found its end.
-func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
+func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
 	cluster := w.scanner.opts.Cluster
-	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
-		return detection{}, false, false
+	if w.onOtherNode(*l.lock) && cluster.ownedByOther(l.lock.Key, w) {
+		return none, false, false
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
 		w.locks.mark(l.lock.Key)

@@ -86,20 +86,20 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	begin := time.Now()
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	deadline := time.UnixMilli(1_763_683_200_123)
-	lock := func(id string, expires time.Time) detection {
-		return detection{lock: keyspace.Lock{Key: "a", Expires: expires, Holders: []keyspace.Holder{{ID: id}}}}
+	lock := func(id string, expires time.Time) candidate {
+		return found(keyspace.Lock{Key: "a", Expires: expires, Holders: []keyspace.Holder{{ID: id}}})
 	}
 	var f Watcher
-	read := func(was, now detection, from, to int) detection {
+	read := func(was, now candidate, from, to int) candidate {
 		f.times.readStart, f.times.readEnd = at(from), at(to)
 		f.keepFirstRead(was, &now)
 		return now
 	}
-	first := read(detection{}, lock("me", deadline), 0, 10)
+	first := read(none, lock("me", deadline), 0, 10)
 	again := read(first, lock("me", deadline), 500, 510)
 	for _, c := range []struct {
 		name     string
-		was      detection
+		was      candidate
 		reported time.Time
 		resync   bool
 		want     int // ms

@@ -132,7 +132,7 @@ func (w *Watcher) detectReplaced(ctx context.Context) error {
 // was lost with the server that this one has replaced. Its holder may have released it on
 // the new server before the first read; only a new server that is known to have received
 // the hold proves that.
-func (w *Watcher) lostWith(before *replication, was detection) bool {
+func (w *Watcher) lostWith(before *replication, was candidate) bool {
 	switch {
 	case before.runID != "" && before.runID == w.replication.runID && w.replication.role != "slave": // the same server is back
 		return false

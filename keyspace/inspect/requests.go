@@ -23,18 +23,17 @@ import (
 // after its last read, unless a change is reported by the time that everything sent before the
 // check has been received.
 type requests struct {
-	next        time.Time            // local time: no check before
-	queue       []string             // keys to check, the longest holds first
-	busy        map[string]time.Time // keys with a recent request, and when it was found, on the local clock
-	found       []request            // that a change may still explain
-	mark        int                  // the mark after which no such change can be reported,
-	conn        *invalidationConn    // on this connection
-	showWaiters map[string]bool      // formats that store all waiters
-	relevant    bool                 // there are locks to check
-	refusedAs   string               // the eviction policy under which the server refused to report idle times
-	refused     string               // why it refused
-	pausing     string               // why the last check was in vain, for now
-	refillAt    time.Time            // local: the queue is not filled before
+	next      time.Time            // local time: no check before
+	queue     []string             // keys to check, the longest holds first
+	busy      map[string]time.Time // keys with a recent request, and when it was found, on the local clock
+	found     []request            // that a change may still explain
+	mark      int                  // the mark after which no such change can be reported,
+	conn      *invalidationConn    // on this connection
+	relevant  bool                 // there are locks to check
+	refusedAs string               // the eviction policy under which the server refused to report idle times
+	refused   string               // why it refused
+	pausing   string               // why the last check was in vain, for now
+	refillAt  time.Time            // local: the queue is not filled before
 }
 
 // request is a request of another client that a check has found.
@@ -174,9 +173,9 @@ func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
 
 // mayHideWaiters reports whether clients may wait for a lock that are not stored with it, and
 // whether the idle time of its key would show them.
-func (w *Watcher) mayHideWaiters(key string, k *foundLock) bool {
+func (w *Watcher) mayHideWaiters(key string, k *candidate) bool {
 	l := k.lock
-	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !w.requests.showWaiters[l.Format] && !k.shared && k.standIn == "" && w.locks.companions[key] == "" &&
+	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !(k.format.ShowsWaiters && !k.format.MayPoll) && !k.shared && !k.standsIn() && w.locks.companions[key] == "" &&
 		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 
@@ -250,7 +249,7 @@ func verdict(own, touched, now int64) (asked, covered bool) {
 }
 
 // countCheck counts a check of a lock that covers a whole second.
-func (w *Watcher) countCheck(key string, k *foundLock, asked bool) {
+func (w *Watcher) countCheck(key string, k *candidate, asked bool) {
 	if !asked && k.lock.AskedAt.IsZero() && k.lock.AskedPercent == 0 { // most locks are never asked for
 		k.quiet++
 		return

@@ -148,7 +148,7 @@ func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 }
 
 // step runs a step of a pass and charges the budget.
-func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
+func (s *Scanner) step(ctx context.Context, p *scanPass) ([]candidate, error) {
 	before := p.cost.ServerTime
 	locks, err := p.step(ctx)
 	s.opts.Budget.charge(p.cost.ServerTime-before, p.networkTime, time.Now())
@@ -219,11 +219,11 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 	return 0
 }
 
-// locksOf returns the locks of detections.
-func locksOf(all []detection) []*keyspace.Lock {
+// locksOf returns the locks of keys.
+func locksOf(all []candidate) []*keyspace.Lock {
 	locks := make([]*keyspace.Lock, len(all))
 	for i := range all {
-		locks[i] = &all[i].lock
+		locks[i] = all[i].lock
 	}
 	return locks
 }

@@ -99,14 +99,10 @@ func (u *unreported) take() ([]keyspace.Event, []keyspace.Notice) {
 
 // NewWatcher returns a watcher of the locks that s finds. It sends nothing yet.
 func NewWatcher(s *Scanner) *Watcher {
-	showWaiters := make(map[string]bool)
-	for _, f := range s.opts.Formats {
-		showWaiters[f.Name] = f.ShowsWaiters && !f.MayPoll
-	}
 	w := &Watcher{
 		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence, s.opts.KeepAlike),
 		locks:   newLockTable(),
-		endings: endings{pending: make(map[string]pendingReason)}, requests: requests{busy: make(map[string]time.Time), showWaiters: showWaiters},
+		endings: endings{pending: make(map[string]pendingReason)}, requests: requests{busy: make(map[string]time.Time)},
 	}
 	w.reader.confirmed = w.candidates.confirmed
 	w.carryOver()
