@@ -373,50 +373,46 @@ func (q keyRead) result() (e keyspace.Entry, ok bool) {
 }
 
 // members returns the elements of a collection: of a list and a zset in their own
-// order, of a hash and a set by name, of a stream its IDs.
-func members(typ string, value redis.Cmder) []keyspace.Member {
-	var all []keyspace.Member
+// order, of a hash and a set by name, each once, of a stream its IDs.
+func members(typ string, value redis.Cmder) (all []keyspace.Member) {
+	add := func(name, value string, score float64) {
+		all = append(all, keyspace.Member{Name: clip(name), Value: clip(value), Score: score})
+	}
 	switch cmd := value.(type) {
 	case *redis.StringSliceCmd:
 		for _, name := range cmd.Val() {
-			all = append(all, keyspace.Member{Name: clip(name)})
+			add(name, "", 0)
 		}
 	case *redis.MapStringStringCmd:
-		var pairs []string
 		for name, value := range cmd.Val() {
-			pairs = append(pairs, name, value)
+			add(name, value, 0)
 		}
-		all = unordered(typ, pairs)
 	case *redis.ZSliceCmd:
 		for _, z := range cmd.Val() {
 			name, _ := z.Member.(string)
-			all = append(all, keyspace.Member{Name: clip(name), Score: z.Score})
+			add(name, "", z.Score)
 		}
 	case *redis.XMessageSliceCmd:
 		for _, m := range cmd.Val() {
-			all = append(all, keyspace.Member{Name: m.ID})
+			add(m.ID, "", 0)
 		}
 	case *redis.ScanCmd:
-		names, _ := cmd.Val()
-		all = unordered(typ, names)
+		some, _ := cmd.Val()
+		if typ == "hash" {
+			for pair := range slices.Chunk(some, 2) {
+				add(pair[0], pair[len(pair)-1], 0)
+			}
+			break
+		}
+		for _, name := range some {
+			add(name, "", 0)
+		}
+	}
+	if typ == "hash" || typ == "set" { // SCAN may return an element twice
+		slices.SortFunc(all, func(a, b keyspace.Member) int { return cmp.Compare(a.Name, b.Name) })
+		all = slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name })
 	}
 	return all[:min(len(all), maxElements)]
-}
-
-// unordered returns the distinct elements of a hash or a set, sorted by name.
-func unordered(typ string, reply []string) []keyspace.Member {
-	var all []keyspace.Member
-	if typ == "hash" {
-		for pair := range slices.Chunk(reply, 2) {
-			all = append(all, keyspace.Member{Name: clip(pair[0]), Value: clip(pair[len(pair)-1])})
-		}
-	} else {
-		for _, name := range reply {
-			all = append(all, keyspace.Member{Name: clip(name)})
-		}
-	}
-	slices.SortFunc(all, func(a, b keyspace.Member) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name })
 }
 
 // clip returns a copy of the first valueBytes of a longer element.
