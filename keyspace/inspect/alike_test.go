@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -54,10 +55,10 @@ func TestACrowdedClassIsSampled(t *testing.T) {
 		a.add("job:*", keys)
 		a.endPass()
 	}
-	check.True(t, len(sampled) >= keys && most <= maxCandidates,
+	check.True(t, len(sampled) >= keys && most <= maxObserved,
 		"in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
 	a.sample = false
-	check.True(t, a.skips("job:*", a.passes%alikeSample), "it is sampled though no more candidates can be watched")
+	check.True(t, a.skips("job:*", a.passes%alikeSample), "it is sampled though no more keys can be observed")
 }
 
 func TestTheNumberOfClassesIsBounded(t *testing.T) {
@@ -99,14 +100,14 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 	check.Equal(t, len(merged(3).Locks), 500, "locks that are shown of 500 keys, three with a majority")
 }
 
-// If there are very many candidates, a limited number is watched at a time, and
-// each is watched at some time.
-func TestCandidatesTakeTurns(t *testing.T) {
+// If there are very many possible locks, a limited number is observed at a time, and
+// each is observed at some time.
+func TestPossibleLocksTakeTurns(t *testing.T) {
 	const keys, page = 3_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely, false)
+	h := newPossibleLocks(keyspace.Likely, false)
 	watched := make(map[string]bool)
-	for range 2 * keys / maxCandidates {
+	for range 2 * keys / maxObserved {
 		for visited := 0; visited < keys; visited += page {
 			var found []candidate
 			for i := range page {
@@ -114,15 +115,14 @@ func TestCandidatesTakeTurns(t *testing.T) {
 					found = append(found, possible(visited+i, now.Add(time.Minute)))
 				}
 			}
-			locks := h.split(found, int64(visited), now)
-			check.Require(t, len(locks) == 0, "%d candidates are taken for locks", len(locks))
+			check.Require(t, !slices.ContainsFunc(found, func(c candidate) bool { return h.shows(c, int64(visited), now) }), "one is taken for a lock")
 		}
 		h.endPass()
-		check.Require(t, len(h.known) <= maxCandidates, "%d are watched at a time", len(h.known))
-		for key := range h.known {
+		check.Require(t, len(h.observed) <= maxObserved, "%d are watched at a time", len(h.observed))
+		for key := range h.observed {
 			watched[key] = true
 		}
-		now = now.Add(candidateTTL + time.Second)
+		now = now.Add(observeFor + time.Second)
 		h.update(nil, now)
 	}
 	check.True(t, len(watched) == keys, "%d of %d were ever watched", len(watched), keys)
@@ -135,11 +135,11 @@ func possible(i int, expires time.Time) candidate {
 }
 
 // Keys that cannot give a second sign do not displace keys that can, and no pass reads all of them.
-func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
+func TestKeysThatCannotBeConfirmedAreNotObserved(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely, false)
-	for range 2 * keys / maxCandidateReads {
+	h := newPossibleLocks(keyspace.Likely, false)
+	for range 2 * keys / maxPossibleReads {
 		read := 0
 		for visited := 0; visited < keys; visited += page {
 			var found []candidate
@@ -154,19 +154,19 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 				found = append(found, possible(visited+i, expires))
 				read++
 			}
-			h.split(found, int64(visited), now)
+			check.Require(t, !slices.ContainsFunc(found, func(c candidate) bool { return h.shows(c, int64(visited), now) }), "one is taken for a lock")
 		}
 		h.endPass()
-		check.Require(t, read <= maxCandidateReads+page, "a walk read %d possible keys", read)
+		check.Require(t, read <= maxPossibleReads+page, "a walk read %d possible keys", read)
 	}
-	check.True(t, len(h.known) == 1, "%d keys are watched, want the last one", len(h.known))
+	check.True(t, len(h.observed) == 1, "%d keys are watched, want the last one", len(h.observed))
 }
 
 // A pass reads a limited number of keys whose first piece does not rule them out, though none
-// is a candidate. The next pass resumes where it stopped, so that each is read in some pass.
+// is observed. The next pass resumes where it stopped, so that each is read in some pass.
 func TestKeysThatAreReadInVainTakeTurns(t *testing.T) {
 	const keys, page = 3*maxWeakReads + 500, 100
-	h := newCandidates(keyspace.Likely, false)
+	h := newPossibleLocks(keyspace.Likely, false)
 	read := make(map[int]bool)
 	for range 4 {
 		weak := 0

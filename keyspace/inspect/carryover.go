@@ -39,7 +39,7 @@ func (c *Carryover) leave(w *Watcher) {
 	defer c.mu.Unlock()
 	c.left = append(c.left, pastWatch{
 		db: w.scanner.opts.DB, locks: w.locks.known, replaced: w.locks.replaced, published: w.endings.published,
-		holdStats: w.holdStats, confirmed: w.candidates.confirmed, events: w.unreported.events,
+		holdStats: w.holdStats, confirmed: w.possible.confirmed, events: w.unreported.events,
 	})
 }
 
@@ -67,7 +67,7 @@ func (w *Watcher) carryOver() {
 		w.holdStats.Add(&past.holdStats)
 		w.unreported.events = append(w.unreported.events, past.events...)
 		for key, why := range past.confirmed {
-			w.candidates.confirmed[key] = why
+			w.possible.confirmed[key] = why
 		}
 		for key := range past.locks {
 			l, _ := past.locks.get(key)

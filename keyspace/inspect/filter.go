@@ -20,9 +20,8 @@ import (
 // The requests are sent by several workers at a time. They only read the prefilter;
 // merge adds their results.
 type prefilter struct {
-	index   *formatIndex
-	atLeast keyspace.Confidence
-	// keys with a confirmed candidate
+	index     *formatIndex
+	atLeast   keyspace.Confidence
 	confirmed confirmedKeys
 	known     lockSet // keys that a Watcher follows; they are not probed, unless something of them could not be read
 	guesses   typeGuesses
@@ -35,9 +34,9 @@ type prefilter struct {
 
 // newPrefilter returns a prefilter for the formats of an index. A first piece of a
 // stream would tell no more than its name.
-func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
+func newPrefilter(x *formatIndex, atLeast keyspace.Confidence, possible *possibleLocks) prefilter {
 	return prefilter{
-		index: x, atLeast: atLeast, threshold: atLeast, unread: make(unread),
+		index: x, atLeast: atLeast, threshold: atLeast, unread: make(unread), confirmed: possible.confirmed, alike: possible.alike,
 		guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true},
 	}
 }

@@ -40,15 +40,11 @@ func (s lockSet) get(key string) (candidate, bool) {
 	return none, false
 }
 
-// dropAlike removes the possible locks of crowded classes, and returns their keys.
-func (s lockSet) dropAlike(classes map[string]bool) (keys []string) {
-	if len(classes) == 0 {
-		return nil
-	}
-	for key, d := range s {
-		if d.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
+// possibleIn returns the keys of the possible locks of some classes.
+func (s lockSet) possibleIn(classes map[string]bool) (keys []string) {
+	for key, c := range s {
+		if len(classes) > 0 && c.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
 			keys = append(keys, key)
-			delete(s, key)
 		}
 	}
 	return keys
@@ -224,7 +220,7 @@ func (q *deadlineQueue) set(l *candidate, at time.Time) {
 	}
 }
 
-// lastDue is the last time that a candidate can be due, in 2262. Redis has later deadlines.
+// lastDue is the last time that a lock can be due, in 2262. Redis has later deadlines.
 var lastDue = time.Unix(0, math.MaxInt64)
 
 // dueAt returns a time as candidate.due.
@@ -300,4 +296,95 @@ func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
 		return first
 	}
 	return keyspace.Later(first.Add(time.Millisecond), w.reader.conn.now.Add(recheckAfter))
+}
+
+// newDiffer returns a differ between the last read and the known locks.
+func (w *Watcher) newDiffer() keyspace.Differ {
+	return keyspace.Differ{
+		At: w.reader.conn.now, Watched: w.scan.complete && !w.failures.missedEvents, MissedEvents: w.failures.missedEvents,
+		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
+	}
+}
+
+// keepFirstRead carries over when the current holder was first read under the current
+// deadline, and the uncertainty of that deadline.
+func (w *Watcher) keepFirstRead(was candidate, now *candidate) {
+	now.firstRead, now.lastRead, now.touched = w.times.readEnd, w.times.readStart, w.reader.conn.now.UnixMilli()
+	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
+		now.firstRead, now.spread = was.firstRead, was.spread
+	}
+	if was.lock.SoleHolder() == now.lock.SoleHolder() {
+		now.quiet = was.quiet
+	}
+}
+
+// updateLock stores a lock that was read.
+func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ) {
+	began := time.Time{}
+	if known && !d.MissedEvents || d.Watched {
+		began = d.At
+	}
+	if known && was.lock.Node != now.lock.Node {
+		was.lock, d.Repeated = new(keyspace.RebaseDeadlines(*was.lock, *now.lock)), true
+	}
+	past, seen := *was.lock, known
+	if lookUp := w.scanner.opts.Past; began.IsZero() && !known && lookUp != nil {
+		past, seen = lookUp(*now.lock, d.At)
+	}
+	*now.lock = d.CarryOver(past, *now.lock, seen, began)
+	w.keepFirstRead(was, &now)
+	if known {
+		d.Changed(*was.lock, *now.lock)
+	} else {
+		d.Added(*now.lock)
+	}
+	w.holdStats.Learn(d.Events)
+	w.holdStats.Annotate(now.lock, d.At)
+	for i := range d.Events {
+		d.Events[i].Lock = *now.lock
+	}
+	w.unreported.events = append(w.unreported.events, d.Events...)
+	w.locks.put(was, now, w.nextDeadline(*now.lock))
+	w.tracking.coverage.learn(&now)
+	w.scanner.opts.Cluster.record(w, now)
+}
+
+// removeLock removes a lock that is gone. It reports the end of a lock of a cluster only if
+// no other watcher has taken the lock over since the last call of dropMoved.
+func (w *Watcher) removeLock(was candidate, d *keyspace.Differ) {
+	w.locks.remove(was.lock.Key)
+	if !w.scanner.opts.Cluster.forget(w, was) {
+		return
+	}
+	d.Removed(*was.lock)
+	w.holdStats.Learn(d.Events)
+	w.holdStats.Removed(was.lock.ID(), d.At)
+	w.unreported.events = append(w.unreported.events, d.Events...)
+}
+
+// adopt returns what another watcher of the cluster knows of a lock that this one has
+// found: the lock has moved. ours is false if the lock was read on another node whose
+// watcher has it already, or if another watcher has already found its end.
+func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
+	cluster := w.scanner.opts.Cluster
+	if w.onOtherNode(*l.lock) && cluster.ownedByOther(l.lock.Key, w) {
+		return none, false, false
+	}
+	if was, known = cluster.claim(l.lock.Key, w); known {
+		w.locks.mark(l.lock.Key)
+		w.locks.known.put(was)
+	}
+	return was, known, known || !cluster.hasEnded(l, w.times.readStart)
+}
+
+// onOtherNode reports whether a lock was read on another cluster node.
+func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.node }
+
+// dropMoved removes the locks that other watchers of the cluster have taken over,
+// without events.
+func (w *Watcher) dropMoved() {
+	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
+		delete(w.endings.pending, key)
+		w.locks.remove(key)
+	}
 }

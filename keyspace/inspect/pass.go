@@ -23,7 +23,7 @@ type scanPass struct {
 	now            time.Time // the server's clock at the last step
 	cost           keyspace.Cost
 	networkTime    time.Duration      // of the last page
-	unlimited      bool               // no budget: the stages run concurrently
+	budget         *Budget            // nil = no limit: the stages run concurrently
 	concurrentFrom time.Duration      // network time from which the stages run concurrently; 0 = never
 	conn           meteredConn        // for SCAN
 	newConn        func() meteredConn // opens a connection for a worker
@@ -32,6 +32,7 @@ type scanPass struct {
 	pagesPerStep   int  // of the last step
 	filter         prefilter
 	reader         reader
+	possible       *possibleLocks
 }
 
 // Bounds of a step and of a page. The number of workers keeps the server busy: it works
@@ -50,16 +51,18 @@ const pageWork = 2 * time.Millisecond
 
 // startPass reads the server's clock, key count and INFO, and creates a cursor for each
 // glob. Everything but the clock is optional.
-func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
+func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scanPass, error) {
 	p := &scanPass{
-		server:    keyspace.Server{Addr: s.node},
-		unlimited: s.opts.Budget == nil,
-		conn:      s.newConn(),
-		newConn:   s.newConn,
-		filter:    newPrefilter(s.index, s.opts.MinConfidence),
-		reader:    s.reader(),
-		cursors:   cursors{count: firstCount},
+		server:   keyspace.Server{Addr: s.node},
+		budget:   s.opts.Budget,
+		conn:     s.newConn(),
+		newConn:  s.newConn,
+		filter:   newPrefilter(s.index, s.opts.MinConfidence, possible),
+		reader:   s.reader(),
+		possible: possible,
+		cursors:  cursors{count: firstCount},
 	}
+	p.reader.confirmed = possible.confirmed
 	pipe := s.rdb.Pipeline()
 	clock := pipe.Time(ctx)
 	size := pipe.DBSize(ctx)
@@ -92,11 +95,9 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	return p, nil
 }
 
-// setThreshold sets the confidence that a key needs from now on, so that its weak reads are
-// useful to the candidates.
-func (p *scanPass) setThreshold(cs *candidates) {
-	atLeast := cs.atLeast(p.cursors.visited, p.filter.weakHits)
-	p.filter.atLeast, p.reader.atLeast = atLeast, atLeast
+// shows reports whether a lock that was found is shown.
+func (p *scanPass) shows(c candidate) bool {
+	return c.lock.Confidence >= enough || p.possible.shows(c, p.cursors.visited, p.now)
 }
 
 // done reports whether the pass has ended.
@@ -112,14 +113,18 @@ func (p *scanPass) complete() bool {
 // last page does not wait for that. After an error the state is unchanged and the step may
 // be repeated on the same server process; the cursors are invalid on another.
 func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
+	before := p.cost.ServerTime
+	defer func() { p.budget.charge(p.cost.ServerTime-before, p.networkTime, time.Now()) }()
 	if p.cursors.done() {
 		err := p.conn.checkRunID(ctx, p.server.RunID)
 		p.cost.Add(p.conn.takeCost())
 		p.verified = err == nil
 		return nil, err
 	}
+	atLeast := p.possible.atLeast(p.cursors.visited, p.filter.weakHits)
+	p.filter.atLeast, p.reader.atLeast = atLeast, atLeast
 	pages, n := 1, 1
-	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
+	if p.budget == nil || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
 		pages, n = min(max(1, 2*p.pagesPerStep), maxPages), maxWorkers
 	}
 	next, workers := p.cursors, make([]*filterWorker, n)
@@ -147,6 +152,32 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	}
 	return found, nil
 }
+
+// snapshot returns the snapshot so far. scanned says that all keys were scanned.
+func (p *scanPass) snapshot(locks []*keyspace.Lock, scanned bool, keys unread) keyspace.Snapshot {
+	n := keyspace.Node{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: scanned, Unread: keys.String()}
+	return keyspace.Snapshot{
+		At: p.now, Locks: locks, Complete: scanned && len(n.Doubts()) == 0, Cost: p.cost, Server: p.server,
+		Nodes:    []keyspace.Node{n},
+		Problems: append(n.Doubts(), p.problems()...),
+	}
+}
+
+// problems lists what this user cannot see.
+func (p *scanPass) problems() []string {
+	var all []string
+	if p.server.PartialCluster {
+		all = append(all, partOfCluster)
+	}
+	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
+		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
+	}
+	all = append(all, p.filter.alike.problems()...)
+	return append(all, p.conn.denied.problems()...)
+}
+
+// partOfCluster says that the other nodes are not scanned.
+const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
 
 // runFilter lets the workers filter the names on the next pages.
 func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, workers []*filterWorker) error {
@@ -179,9 +210,9 @@ func (p *scanPass) account(workers []*filterWorker) {
 const retryInterval = 100 * time.Millisecond
 
 // startWithRetry starts a pass, and retries errors that are retryable until giveUp.
-func (s *Scanner) startWithRetry(ctx context.Context, giveUp time.Time, retryable func(error) bool) (*scanPass, error) {
+func (s *Scanner) startWithRetry(ctx context.Context, possible *possibleLocks, giveUp time.Time, retryable func(error) bool) (*scanPass, error) {
 	for {
-		p, err := s.startPass(ctx)
+		p, err := s.startPass(ctx, possible)
 		if err == nil || !retryable(err) || !time.Now().Before(giveUp) {
 			return p, err
 		}
@@ -201,7 +232,7 @@ func (s *Scanner) resume(ctx context.Context, p *scanPass, err error, giveUp tim
 	if err := sleep(ctx, retryInterval); err != nil {
 		return nil, err
 	}
-	again, err := s.startWithRetry(ctx, giveUp, func(err error) bool { return isTransient(err) || isConnLost(err) })
+	again, err := s.startWithRetry(ctx, p.possible, giveUp, func(err error) bool { return isTransient(err) || isConnLost(err) })
 	if err != nil {
 		return nil, err
 	}

@@ -74,8 +74,7 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 }
 
 // match sets the format of a key that was read, and reports whether it may be a lock. The
-// confidence of a format can rise by companions, by subscribers, or because the candidate was
-// confirmed.
+// confidence can rise by companions, by subscribers, or because the key was confirmed.
 func (r *reader) match(c *candidate) bool {
 	f, heard, sure := r.formats.best(*c.entry)
 	if f == nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/keyspace"
 )
 
@@ -174,7 +176,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		if !known && exists {
 			var ours bool
-			if now.lock.Confidence < enough && w.candidates.alike.isCrowded(keyspace.AlikeClass(key)) {
+			if now.lock.Confidence < enough && w.possible.alike.isCrowded(keyspace.AlikeClass(key)) {
 				w.locks.ignored[key] = w.times.readStart
 				continue
 			}
@@ -224,14 +226,6 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	return nil
 }
 
-// newDiffer returns a differ between the last read and the known locks.
-func (w *Watcher) newDiffer() keyspace.Differ {
-	return keyspace.Differ{
-		At: w.reader.conn.now, Watched: w.scan.complete && !w.failures.missedEvents, MissedEvents: w.failures.missedEvents,
-		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
-	}
-}
-
 // noteRead notes that locks were read between since, on the local clock, and now.
 func (w *Watcher) noteRead(since time.Time) { w.times.readStart, w.times.readEnd = since, time.Now() }
 
@@ -246,85 +240,56 @@ func (w *Watcher) heldFor(was candidate, reportedAt time.Time) time.Duration {
 	return held
 }
 
-// keepFirstRead carries over when the current holder was first read under the current
-// deadline, and the uncertainty of that deadline.
-func (w *Watcher) keepFirstRead(was candidate, now *candidate) {
-	now.firstRead, now.lastRead, now.touched = w.times.readEnd, w.times.readStart, w.reader.conn.now.UnixMilli()
-	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
-		now.firstRead, now.spread = was.firstRead, was.spread
+// Reported keys that are not locks are ignored for a while.
+const (
+	ignoreFor  = 10 * time.Second
+	maxIgnored = 10_000
+
+	maxUnknown = 512 // unknown keys that are read in one cycle
+)
+
+// worthChecking reports whether an unknown key should be read.
+func (w *Watcher) worthChecking(key string) bool {
+	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.coverage.allKeys && !w.tracking.coverage.covers(key) {
+		return false
 	}
-	if was.lock.SoleHolder() == now.lock.SoleHolder() {
-		now.quiet = was.quiet
+	if at, known := w.locks.ignored[key]; known {
+		if time.Since(at) < ignoreFor {
+			return false
+		}
+		delete(w.locks.ignored, key)
 	}
+	if len(w.locks.ignored) > maxIgnored {
+		clear(w.locks.ignored)
+	}
+	return true
 }
 
-// updateLock stores a lock that was read.
-func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ) {
-	began := time.Time{}
-	if known && !d.MissedEvents || d.Watched {
-		began = d.At
+// fetchTypes returns the unknown keys that a format can match, with their types. It
+// checks a limited number of keys, so that many changed keys that are not locks do not
+// delay the locks. A pass finds the others.
+func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidate, err error) {
+	if len(keys) == 0 {
+		return nil, nil
 	}
-	if known && was.lock.Node != now.lock.Node {
-		was.lock, d.Repeated = new(keyspace.RebaseDeadlines(*was.lock, *now.lock)), true
+	keys = keys[:min(len(keys), maxUnknown)]
+	types := make([]*redis.StatusCmd, len(keys))
+	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
+		for i, key := range keys {
+			types[i] = p.Type(ctx, key)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	past, seen := *was.lock, known
-	if lookUp := w.scanner.opts.Past; began.IsZero() && !known && lookUp != nil {
-		past, seen = lookUp(*now.lock, d.At)
+	for i, key := range keys {
+		switch typ := types[i].Val(); {
+		case types[i].Err() != nil, typ == "none": // gone, but it may come back
+		case w.scanner.index.needOf(key, typ) == needNone:
+			w.locks.ignored[key] = time.Now()
+		default:
+			all = append(all, candidate{name: key, typ: typ})
+		}
 	}
-	*now.lock = d.CarryOver(past, *now.lock, seen, began)
-	w.keepFirstRead(was, &now)
-	if known {
-		d.Changed(*was.lock, *now.lock)
-	} else {
-		d.Added(*now.lock)
-	}
-	w.holdStats.Learn(d.Events)
-	w.holdStats.Annotate(now.lock, d.At)
-	for i := range d.Events {
-		d.Events[i].Lock = *now.lock
-	}
-	w.unreported.events = append(w.unreported.events, d.Events...)
-	w.locks.put(was, now, w.nextDeadline(*now.lock))
-	w.tracking.coverage.learn(&now)
-	w.scanner.opts.Cluster.record(w, now)
-}
-
-// removeLock removes a lock that is gone. It reports the end of a lock of a cluster only if
-// no other watcher has taken the lock over since the last call of dropMoved.
-func (w *Watcher) removeLock(was candidate, d *keyspace.Differ) {
-	w.locks.remove(was.lock.Key)
-	if !w.scanner.opts.Cluster.forget(w, was) {
-		return
-	}
-	d.Removed(*was.lock)
-	w.holdStats.Learn(d.Events)
-	w.holdStats.Removed(was.lock.ID(), d.At)
-	w.unreported.events = append(w.unreported.events, d.Events...)
-}
-
-// adopt returns what another watcher of the cluster knows of a lock that this one has
-// found: the lock has moved. ours is false if the lock was read on another node whose
-// watcher has it already, or if another watcher has already found its end.
-func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
-	cluster := w.scanner.opts.Cluster
-	if w.onOtherNode(*l.lock) && cluster.ownedByOther(l.lock.Key, w) {
-		return none, false, false
-	}
-	if was, known = cluster.claim(l.lock.Key, w); known {
-		w.locks.mark(l.lock.Key)
-		w.locks.known.put(was)
-	}
-	return was, known, known || !cluster.hasEnded(l, w.times.readStart)
-}
-
-// onOtherNode reports whether a lock was read on another cluster node.
-func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.node }
-
-// dropMoved removes the locks that other watchers of the cluster have taken over,
-// without events.
-func (w *Watcher) dropMoved() {
-	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
-		delete(w.endings.pending, key)
-		w.locks.remove(key)
-	}
+	return all, nil
 }

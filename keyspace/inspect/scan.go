@@ -93,43 +93,42 @@ func (s *Scanner) Addr() string { return s.node }
 // It returns an error if the server cannot be reached, does not answer, or denies SCAN
 // or TYPE; the snapshot has what was found before.
 func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
-	p, err := s.startWithRetry(ctx, time.Now().Add(s.opts.RetryTimeout), isTransient)
+	all, possible := make(lockSet), newPossibleLocks(s.opts.MinConfidence, s.opts.KeepAlike)
+	p, err := s.startWithRetry(ctx, possible, time.Now().Add(s.opts.RetryTimeout), isTransient)
 	if err != nil {
 		return keyspace.Snapshot{}, err
 	}
 	before := s.nodeSlots(ctx, p)
-	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence, s.opts.KeepAlike)
-	p.filter.alike = weak.alike
 	var giveUp time.Time // zero after a successful step
 	for !p.done() {
 		p.concurrentFrom = time.Duration(float64(pageWork) / s.opts.Budget.Share()) // a page per round trip is then within the budget
-		p.setThreshold(weak)
-		if !p.cursors.done() { // the last step only verifies the server
+		if !p.cursors.done() {                                                      // the last step only verifies the server
 			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
-				return s.snapshot(p, all.locks(), false, p.filter.unread), err
+				return p.snapshot(all.locks(), false, p.filter.unread), err
 			}
 		}
 		giveUp = cmp.Or(giveUp, time.Now().Add(s.opts.RetryTimeout))
-		locks, err := s.step(ctx, p)
+		found, err := p.step(ctx)
 		if err != nil {
 			again, err := s.resume(ctx, p, err, giveUp)
 			if err != nil {
-				all.add(weak.takeConfirmed())
-				return s.snapshot(p, all.locks(), false, p.filter.unread), err
+				all.add(possible.takeConfirmed())
+				return p.snapshot(all.locks(), false, p.filter.unread), err
 			}
 			p = again
-			p.filter.alike = weak.alike
 			continue
 		}
 		giveUp = time.Time{}
-		locks = weak.split(locks, p.cursors.visited, p.now)
-		all.add(locks)
-		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete(), p.filter.unread))
+		found = slices.DeleteFunc(found, func(c candidate) bool { return !p.shows(c) })
+		all.add(found)
+		s.opts.Progress(p.snapshot(locksOf(found), p.complete(), p.filter.unread))
 	}
-	all.dropAlike(weak.alike.takeFresh())
-	all.add(weak.takeConfirmed())
+	for _, key := range all.possibleIn(possible.alike.takeFresh()) {
+		delete(all, key)
+	}
+	all.add(possible.takeConfirmed())
 	moves := s.nodeSlots(ctx, p).movesSince(before)
-	snap := s.snapshot(p, all.locks(), p.complete(), p.filter.unread)
+	snap := p.snapshot(all.locks(), p.complete(), p.filter.unread)
 	snap.Moves = moves
 	return snap, nil
 }
@@ -146,40 +145,6 @@ func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 	p.cost.Add(p.conn.takeCost())
 	return slotsOf(nodes.Val())
 }
-
-// step runs a step of a pass and charges the budget.
-func (s *Scanner) step(ctx context.Context, p *scanPass) ([]candidate, error) {
-	before := p.cost.ServerTime
-	locks, err := p.step(ctx)
-	s.opts.Budget.charge(p.cost.ServerTime-before, p.networkTime, time.Now())
-	return locks, err
-}
-
-// snapshot returns the snapshot of a pass so far. scanned says that all keys were scanned.
-func (s *Scanner) snapshot(p *scanPass, locks []*keyspace.Lock, scanned bool, keys unread) keyspace.Snapshot {
-	n := keyspace.Node{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: scanned, Unread: keys.String()}
-	return keyspace.Snapshot{
-		At: p.now, Locks: locks, Complete: scanned && len(n.Doubts()) == 0, Cost: p.cost, Server: p.server,
-		Nodes:    []keyspace.Node{n},
-		Problems: append(n.Doubts(), s.problems(p)...),
-	}
-}
-
-// problems lists what this user cannot see.
-func (s *Scanner) problems(p *scanPass) []string {
-	var all []string
-	if p.server.PartialCluster {
-		all = append(all, partOfCluster)
-	}
-	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
-		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
-	}
-	all = append(all, p.filter.alike.problems()...)
-	return append(all, s.denied.problems()...)
-}
-
-// partOfCluster says that the other nodes are not scanned.
-const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
 
 // newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -20,13 +21,13 @@ type Watcher struct {
 	reader   reader
 	tracking tracking
 
-	scan       scanState
-	locks      lockTable
-	candidates *candidates // keys that are only possibly locks
-	holdStats  holds.Stats
-	clients    clientTracker
-	endings    endings
-	requests   requests
+	scan      scanState
+	locks     lockTable
+	possible  *possibleLocks
+	holdStats holds.Stats
+	clients   clientTracker
+	endings   endings
+	requests  requests
 
 	replication replication
 
@@ -100,11 +101,11 @@ func (u *unreported) take() ([]keyspace.Event, []keyspace.Notice) {
 // NewWatcher returns a watcher of the locks that s finds. It sends nothing yet.
 func NewWatcher(s *Scanner) *Watcher {
 	w := &Watcher{
-		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence, s.opts.KeepAlike),
+		scanner: s, reader: s.reader(), tracking: newTracking(s), possible: newPossibleLocks(s.opts.MinConfidence, s.opts.KeepAlike),
 		locks:   newLockTable(),
 		endings: endings{pending: make(map[string]pendingReason)}, requests: requests{busy: make(map[string]time.Time)},
 	}
-	w.reader.confirmed = w.candidates.confirmed
+	w.reader.confirmed = w.possible.confirmed
 	w.carryOver()
 	return w
 }
@@ -160,7 +161,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		for _, why := range w.locks.denied {
 			keys[why]++
 		}
-		s = w.scanner.snapshot(w.scan.pass, s.Locks, w.scan.complete, keys)
+		s = w.scan.pass.snapshot(s.Locks, w.scan.complete, keys)
 	}
 	s.Server.Skew = w.times.clockOffset
 	for i := range s.Nodes {
@@ -229,7 +230,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 		w.scan.cost.Commands, w.scan.cost.WaitTime, w.scan.cost.ServerTime = spent.Commands, spent.WaitTime, spent.ServerTime
 		return nil
 	}
-	if err := w.recheckCandidates(ctx); err != nil {
+	if err := w.recheckPossible(ctx); err != nil {
 		return err
 	}
 	if err := w.refreshClients(ctx); err != nil {
@@ -247,6 +248,82 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	w.addNotice(keyspace.RightsChanged, fmt.Sprintf("new locks cannot be found: %v", err))
 	w.scan.next = now.Add(maxRetry)
 	return nil
+}
+
+// scanSome continues the pass until the time is up or the pass has ended, by one page
+// at least, and adds what it finds.
+func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
+	if w.scan.pass == nil || w.scan.pass.done() {
+		p, err := w.scanner.startPass(ctx, w.possible)
+		if err != nil {
+			return err
+		}
+		was := cmp.Or(w.replication.runID, w.server.info.RunID) // of detectReplaced, or else of the last scan
+		if was != "" && p.server.RunID != "" && p.server.RunID != was {
+			return errRestarted
+		}
+		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
+		p.filter.known = w.locks.known // not changed during a step
+		w.possible.countKnown(w.locks.known)
+		w.onServerInfo(p.server, time.Now())
+		w.server.databases = p.databases
+	} else {
+		w.scan.pass.cost.Commands, w.scan.pass.cost.WaitTime, w.scan.pass.cost.ServerTime = 0, 0, 0
+	}
+	p := w.scan.pass
+	for !p.done() {
+		began := time.Now()
+		found, err := p.step(ctx)
+		if err != nil {
+			w.scan.cost = p.cost
+			return err
+		}
+		w.noteRead(began)
+		w.addFound(p, found)
+		w.dropAlike()
+		if now := time.Now(); !now.Before(until) || !w.scanner.opts.Budget.allow(now) {
+			break
+		}
+	}
+	if p.done() {
+		w.possible.endPass()
+		w.scan.passTime = time.Since(w.scan.passStart)
+	}
+	if p.done() || !w.scan.complete {
+		w.scan.unread = p.filter.unread
+	}
+	if p.complete() {
+		w.scan.scannedAt, w.scan.scanTime = time.Now(), w.scan.passTime
+	}
+	w.scan.complete = w.scan.complete || p.complete()
+	w.scan.cost = p.cost
+	w.scan.cost.Add(w.reader.conn.takeCost())
+	return nil
+}
+
+// addFound adds the locks on a page that are not known yet. Known locks are read when their
+// changes are reported, or all of their companions may be read at last.
+func (w *Watcher) addFound(p *scanPass, found []candidate) {
+	for _, c := range found {
+		if k, known := w.locks.known[c.lock.Key]; known {
+			k.touched = p.now.UnixMilli()
+			if k.partial && !c.partial {
+				w.locks.readAgain(c.lock.Key, time.Unix(0, 0))
+			}
+			continue
+		}
+		if !p.shows(c) {
+			continue
+		}
+		w.reader.conn.now = p.now
+		was, known, ours := w.adopt(c)
+		if !ours {
+			continue
+		}
+		d := w.newDiffer()
+		d.Watched = d.Watched && w.scan.unread.String() == "" // it may have existed, and have become readable
+		w.updateLock(was, c, known, &d)
+	}
 }
 
 // eventsKept is the maximum number of events between two snapshots. The oldest of more
@@ -334,149 +411,4 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// Intervals and durations of a watcher.
-const (
-	maxScanTime   = 20 * time.Millisecond  // of scanning, at a time
-	shortScanTime = 5 * time.Millisecond   // the same, while the caller waits for events
-	scanShare     = 10                     // at most 1/scanShare of the time is spent scanning
-	passEvery     = time.Second            // between the begins of two passes, while the server reports changes
-	pollEvery     = 100 * time.Millisecond // between two reads of locks whose changes are not reported
-	checkEvery    = time.Second            // the same with keyspace notifications, which may be lost
-	coalesce      = 2 * time.Millisecond   // between two cycles: changes within it are read together
-	recheckAfter  = 5 * time.Millisecond   // after which a lock that should be gone is read again
-	releaseGrace  = 5 * time.Millisecond   // between two reads of a vanished lock whose release may still be reported
-	minRetry      = 100 * time.Millisecond // after a failure, then doubled,
-	maxRetry      = time.Second            // up to this
-	modeGrace     = 3 * time.Second        // after which another mode is reported
-)
-
-// scanTime returns how long a cycle may scan: the maximum until the first pass has
-// ended, then a share of the time that has passed.
-func (w *Watcher) scanTime() time.Duration {
-	now := time.Now()
-	passed := now.Sub(w.scan.last)
-	w.scan.last = now
-	if !w.scan.complete {
-		return maxScanTime
-	}
-	return min(passed/scanShare, maxScanTime)
-}
-
-// mayDefer reports whether a scan may be deferred: for passEvery at most.
-func (w *Watcher) mayDefer(now time.Time) bool {
-	return w.scan.complete && now.Sub(w.scan.last) <= passEvery
-}
-
-// stepTime returns how long a step of a scan takes, on a slow network: the network time of
-// its round trips.
-func (w *Watcher) stepTime() time.Duration {
-	const trips = 2 // a page, and a read of what is on it
-	if w.scan.pass == nil {
-		return 0
-	}
-	return trips * w.scan.pass.networkTime
-}
-
-// keepsEvents reports whether a step of a scan would delay the report of events by the network.
-func (w *Watcher) keepsEvents(now time.Time) bool {
-	return len(w.unreported.events) > 0 && w.stepTime() > shortScanTime && w.mayDefer(now)
-}
-
-// deferForEvents defers a scan that would delay the report of events.
-func (w *Watcher) deferForEvents(now time.Time) bool {
-	if !w.keepsEvents(now) {
-		return false
-	}
-	w.scan.next = now.Add(shortScanTime)
-	return true
-}
-
-// deferForDeadline defers a scan that would delay the read at the next deadline.
-func (w *Watcher) deferForDeadline(now time.Time) bool {
-	due, some := w.locks.deadlines.first()
-	if !some || !w.mayDefer(now) {
-		return false
-	}
-	at := due.Add(-w.times.clockOffset)
-	if at.Sub(now) > shortScanTime+w.stepTime() {
-		return false
-	}
-	w.scan.next = at.Add(time.Millisecond)
-	return true
-}
-
-// deferScan sets when scanning continues after a scan that began at began. The time on
-// the network does not count: it costs neither the server nor this machine.
-func (w *Watcher) deferScan(began time.Time) {
-	now := time.Now()
-	network := w.scan.cost.WaitTime - w.scan.cost.ServerTime
-	w.scan.passWait += network
-	walked := max(0, now.Sub(began)-network)
-	w.scan.next = now.Add((scanShare - 1) * walked)
-	if w.scan.pass == nil || !w.scan.pass.done() {
-		return
-	}
-	pause := pollEvery
-	if w.tracking.mode() == keyspace.Push {
-		pause = passEvery
-	}
-	w.scan.next = keyspace.Later(w.scan.next, w.scan.passStart.Add(max(pause/2, pause-w.scan.passWait)))
-}
-
-// wait waits until there may be something to read, at most for the idle time.
-func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
-	timer := time.NewTimer(idle)
-	defer timer.Stop()
-	wake := w.tracking.wake
-	if w.failures.count > 0 {
-		wake = nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	case <-wake:
-	}
-	left := coalesce - time.Since(w.times.cycleStart)
-	if left <= 0 {
-		return nil
-	}
-	timer.Reset(left)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// idleTime returns how long there is nothing to do without reports.
-func (w *Watcher) idleTime() time.Duration {
-	now := time.Now()
-	if w.failures.count > 0 {
-		return w.failures.retryAt.Sub(now)
-	}
-	until := now.Add(checkEvery)
-	sooner := func(t time.Time) {
-		if t.Before(until) {
-			until = t
-		}
-	}
-	sooner(w.scan.next)
-	if at, due := w.tracking.nextDial(); due {
-		sooner(at)
-	}
-	if w.requests.relevant {
-		sooner(w.requests.next)
-	}
-	if due, some := w.locks.deadlines.first(); some {
-		sooner(due.Add(-w.times.clockOffset))
-	}
-	if w.tracking.mode() != keyspace.Push || len(w.tracking.coverage.uncovered) > 0 {
-		sooner(w.times.polledAt.Add(pollEvery))
-	}
-	return max(0, until.Sub(now))
 }

@@ -97,7 +97,7 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 		"found %+v", s.Locks)
 }
 
-func TestAConfirmedCandidateIsRemembered(t *testing.T) {
+func TestAConfirmedLockIsRemembered(t *testing.T) {
 	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
 		switch {
 		case second <= 6 && second%2 == 0:
@@ -152,7 +152,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 // Thousands of alike possible locks are not shown, nor tracked, also if they appear while the
 // keyspace is watched. They are shown again when some of them behave as locks.
 func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
-	testtier.Long(t, "it watches hundreds of candidates for 40 s")
+	testtier.Long(t, "it watches hundreds of possible locks for 40 s")
 	many := testtier.Size(220, 1_000, 1_000)
 	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		all := perhaps()
