@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/redis/go-redis/v9/push"
+
+	"locktop/keyspace"
 )
 
 // Detection of a lost connection.
@@ -447,7 +449,7 @@ type subscription struct {
 
 // releaseSubscriptions returns the subscriptions to the release channels of the formats
 // and to evictions.
-func releaseSubscriptions(formats formatSet, db int) []subscription {
+func releaseSubscriptions(formats []keyspace.Format, db int) []subscription {
 	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(c *changes, _, key string) {
 		c.add(key, change{since: time.Now(), evicted: true})
 	}}

@@ -298,12 +298,20 @@ func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
 	return keyspace.Later(first.Add(time.Millisecond), w.reader.conn.now.Add(recheckAfter))
 }
 
+// exactJitter is the difference between two reads of a deadline that the server reports
+// as a point in time.
+const exactJitter = time.Millisecond
+
 // newDiffer returns a differ between the last read and the known locks.
 func (w *Watcher) newDiffer() keyspace.Differ {
-	return keyspace.Differ{
+	d := keyspace.Differ{
 		At: w.reader.conn.now, Watched: w.scan.complete && !w.failures.missedEvents, MissedEvents: w.failures.missedEvents,
-		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
+		Slack: w.tracking.slack(), Jitter: keyspace.DeadlineJitter,
 	}
+	if w.reader.exact() {
+		d.Jitter = exactJitter
+	}
+	return d
 }
 
 // keepFirstRead carries over when the current holder was first read under the current

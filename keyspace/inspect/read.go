@@ -22,14 +22,10 @@ const (
 	keysPerClock = 32   // keys per TIME command
 )
 
-// exactJitter is the difference between two reads of a deadline that the server reports
-// as a point in time.
-const exactJitter = time.Millisecond
-
 // reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
 	conn      meteredConn
-	formats   formatSet
+	formats   []keyspace.Format // in order of preference
 	atLeast   keyspace.Confidence
 	node      string
 	db        int
@@ -76,7 +72,7 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 // match sets the format of a key that was read, and reports whether it may be a lock. The
 // confidence can rise by companions, by subscribers, or because the key was confirmed.
 func (r *reader) match(c *candidate) bool {
-	f, heard, sure := r.formats.best(*c.entry)
+	f, heard, sure := r.best(*c.entry)
 	if f == nil {
 		return false
 	}
@@ -88,6 +84,26 @@ func (r *reader) match(c *candidate) bool {
 		c.heard = f
 	}
 	return sure >= r.atLeast || c.heard != nil || f.Related != nil || r.confirmed[c.name] != ""
+}
+
+// best returns the format with the highest confidence in an entry, and that confidence.
+// The first format wins a tie. The format is nil and the confidence is No if none matches.
+// Subscribers may prove that the entry is of the format heard instead; nil = of no other.
+func (r *reader) best(e keyspace.Entry) (found, heard *keyspace.Format, sure keyspace.Confidence) {
+	for i := range r.formats {
+		f := &r.formats[i]
+		if f.Type != e.Type && f.Type != keyspace.AnyType || !f.MatchesName(e.Key) {
+			continue
+		}
+		_, conf := f.Decode(e)
+		if conf > keyspace.No && f.Channels != nil && f.Related == nil {
+			heard = f
+		}
+		if conf > sure {
+			found, sure = f, conf
+		}
+	}
+	return found, heard, sure
 }
 
 // decode makes the locks of keys from all that was read. It returns those with enough
@@ -128,6 +144,16 @@ func (c *candidate) decoded() keyspace.Lock {
 	}
 	lock, _ := c.format.DecodeLock(*e)
 	return lock
+}
+
+// OverdueIn returns when a hold of this key is overdue; 0 if no rule says so.
+func OverdueIn(rules []Overdue, key string) time.Duration {
+	for _, r := range rules {
+		if keyspace.MatchGlob(r.Glob, key) {
+			return r.After
+		}
+	}
+	return 0
 }
 
 // readRelated reads the companions of all keys and adds them to the entries.
@@ -220,7 +246,7 @@ func (r *reader) take(q keyRead) {
 	switch {
 	case ok:
 		e.Node = r.conn.answeredBy[q.expiry]
-		if !e.Expires.IsZero() && !q.exact && (r.conn.denied.has("time") || e.Node != "") {
+		if !e.Expires.IsZero() && q.after != nil && (r.conn.denied.has("time") || e.Node != "") {
 			e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
 		}
 		q.entry = &e
@@ -259,14 +285,6 @@ func (r *reader) readBatch(ctx context.Context, some []candidate) ([]keyRead, er
 // since Redis 7.0). It is true until the command is denied.
 func (r *reader) exact() bool { return !r.conn.denied.has("pexpiretime") }
 
-// deadlineJitter is the largest difference between two reads of one deadline.
-func (r *reader) deadlineJitter() time.Duration {
-	if r.exact() {
-		return exactJitter
-	}
-	return keyspace.DeadlineJitter
-}
-
 // keyRead is the commands that read a key.
 type keyRead struct {
 	*candidate
@@ -275,13 +293,12 @@ type keyRead struct {
 	value  redis.Cmder
 	size   *redis.IntCmd
 	expiry *redis.DurationCmd // time to live, or the deadline since 1970 if exact
-	exact  bool               // expiry is a deadline
 }
 
 // queueRead queues the commands that read one key. The value comes before the size and
 // the deadline, so that a key that appears or vanishes in between is detected.
 func queueRead(ctx context.Context, p redis.Pipeliner, k *candidate, clock *redis.TimeCmd, exact bool) keyRead {
-	q := keyRead{candidate: k, clock: clock, exact: exact}
+	q := keyRead{candidate: k, clock: clock}
 	if !k.oversized {
 		q.value = queueValue(ctx, p, k)
 	}
@@ -349,7 +366,7 @@ func (q keyRead) result() (e keyspace.Entry, ok bool) {
 	e = keyspace.Entry{Key: q.name, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.oversized}
 	switch {
 	case left < 0:
-	case q.exact:
+	case q.after == nil:
 		e.Expires = time.UnixMilli(left.Milliseconds())
 	default: // in whole milliseconds: exact if both clock readings are in the same millisecond
 		begin := e.Now.Truncate(time.Millisecond)

@@ -174,16 +174,6 @@ func (s *Scanner) reader() reader {
 	}
 }
 
-// OverdueIn returns when a hold of this key is overdue; 0 if no rule says so.
-func OverdueIn(rules []Overdue, key string) time.Duration {
-	for _, r := range rules {
-		if keyspace.MatchGlob(r.Glob, key) {
-			return r.After
-		}
-	}
-	return 0
-}
-
 // locksOf returns the locks of keys.
 func locksOf(all []candidate) []*keyspace.Lock {
 	locks := make([]*keyspace.Lock, len(all))

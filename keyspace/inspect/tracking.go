@@ -235,7 +235,7 @@ func (t *tracking) uncoveredKeys(known lockSet) []string {
 }
 
 // limitations lists what cannot be detected and why.
-func (t *tracking) limitations(formats formatSet) []string {
+func (t *tracking) limitations(formats []keyspace.Format) []string {
 	var all []string
 	switch t.mode() {
 	case keyspace.Polling:
