@@ -159,14 +159,6 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	check.True(t, seen.Overlaps <= m.Violations.Overlap.Count, "%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 }
 
-// blindLease is a lease of a Mutex that is released with DEL.
-type blindLease struct {
-	*lock.Lease
-	rdb RedisClient
-}
-
-func (l blindLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.Key()).Err() }
-
 // Scenario 110: the compare-and-delete of a Mutex is replaced by DEL.
 func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	t.Parallel()
@@ -179,7 +171,9 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 250 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, servertest.RedisForTest(t).Addr())}
-	r := check.Must(newRun(on, s, openWrapped(func(l lease) lease { return blindLease{l.(*lock.Lease), on.Redis} })))(t)
+	r := check.Must(newRun(on, s, openWrapped(func(l *lease) {
+		l.unlock = func(ctx context.Context) error { return on.Redis.Del(ctx, l.lives.(*lock.Lease).Key()).Err() }
+	})))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)

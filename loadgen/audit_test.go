@@ -38,7 +38,7 @@ func TestASlowClientHidesNoFence(t *testing.T) {
 			Clients: 6, Keys: Keys{N: 1}, Seed: 1, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond), Lock: Lock{TTL: 2 * time.Second, Fence: true},
 			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
 			Duration: 5 * time.Second,
-		}, openWrapped(func(l lease) lease { return constantFence{l} })))(t)
+		}, openWrapped(func(l *lease) { l.fence = 7 })))(t)
 		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder.Count != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
 			t.Errorf("%d acquired, %d fences accused: %s", m.Acquired, m.Violations.FenceOrder.Count, m.Verdict(r.Scenario()).Text())
 		}
@@ -59,12 +59,13 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 					link.Delay(func() time.Duration { return 50 * time.Millisecond })
 					asked := time.Now()
 					l := check.Must(client.lock(t.Context(), []string{string(kind)}, false))(t)
+					check.ErrorIs(t, l.enter(t.Context(), &s), nil)
 					link.Delay(nil)
-					first := l.(interface{ first() time.Time }).first() // early by the drift of clocks
+					first := l.first // early by the drift of clocks
 					if depth == 1 && !first.IsZero() || i > 0 && depth > 1 && (first.After(asked) || first.Before(asked.Add(-200*time.Millisecond))) {
 						t.Errorf("%s, %d entries: the first one began %s after the request", kind, depth, first.Sub(asked))
 					}
-					check.ErrorIs(t, l.Unlock(t.Context()), nil)
+					check.ErrorIs(t, l.release(t.Context()), nil)
 				}
 				check.ErrorIs(t, client.close(), nil)
 				check.ErrorIs(t, root.close(), nil)
@@ -73,11 +74,10 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 	})
 }
 
-// loses is a lease whose release says that the lock was lost.
-type loses struct{ lease }
-
-func (l loses) Unlock(ctx context.Context) error {
-	return errors.Join(lock.ErrLost, l.lease.Unlock(ctx))
+// loses makes the release of a lease say that the lock was lost.
+func loses(l *lease) {
+	unlock := l.unlock
+	l.unlock = func(ctx context.Context) error { return errors.Join(lock.ErrLost, unlock(ctx)) }
 }
 
 // One of five nodes that is down, or cut off from a client, costs no lease.
@@ -88,7 +88,7 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 			Lock: Lock{Kind: Redlock, TTL: time.Second}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond),
 			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
 		}
-		r := ended(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
+		r := ended(newRun(newPipedSet(t, 5).on, s, openWrapped(loses)))(t)
 		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss.Count != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
 			t.Errorf("%d lost, %d accused, %v: %s", m.Lost, m.Violations.UnexplainedLoss.Count, m.Faults, m.Violations.Excuses())
 		}
@@ -108,11 +108,7 @@ func TestAFlushThatDeletedNothingIsNoCause(t *testing.T) {
 	})
 }
 
-// older is a lease of several entries, the first of which was 2 s ago.
-type older struct{ *heldKey }
-
-func (older) first() time.Time { return time.Now().Add(-2 * time.Second) }
-
+// Of several entries, the first was 2 s ago.
 func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ended(newRun(Servers{Redis: piped(t)}, Scenario{
@@ -120,7 +116,7 @@ func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 			Faults: []Fault{{At: 950 * time.Millisecond, Kind: Flush}}, Duration: 2 * time.Second,
 		}, func(o sessionConfig) (session, error) {
 			inner, err := openNoNX(o)
-			return wrapped{inner, func(l lease) lease { return older{l.(*heldKey)} }}, err
+			return wrapped{inner, func(l *lease) { l.first = time.Now().Add(-2 * time.Second) }}, err
 		}))(t)
 		o := r.Metrics().Violations.Overlap
 		told := int64(0)

@@ -50,8 +50,6 @@ type heldKey struct {
 }
 
 func (p *heldKey) Context() context.Context { return p.ended }
-func (p *heldKey) Token() string            { return p.token }
-func (p *heldKey) Fence() int64             { return p.fence }
 
 func (p *heldKey) Deadline() time.Time {
 	p.mu.Lock()
@@ -94,7 +92,7 @@ func (p *heldKey) renew(ttl time.Duration) {
 	}
 }
 
-func (p *heldKey) Unlock(ctx context.Context) error {
+func (p *heldKey) unlock(ctx context.Context) error {
 	if err := p.flaw.free(ctx, p.broken, p); err != nil {
 		return err
 	}
@@ -148,7 +146,7 @@ func (b *broken) close() error {
 
 func (b *broken) ttl() time.Duration { return b.scenario.Lock.TTL }
 
-func (b *broken) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+func (b *broken) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
 	for ctx.Err() == nil {
 		p := &heldKey{key: keys[0], token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
 		sent := time.Now()
@@ -165,7 +163,7 @@ func (b *broken) lock(ctx context.Context, keys []string, shared bool) (lease, e
 			if !b.scenario.Lock.Renew.Off {
 				go p.renew(b.ttl())
 			}
-			return p, nil
+			return &lease{lives: p, token: p.token, fence: p.fence, unlock: p.unlock}, nil
 		}
 		pause(ctx, 3*time.Millisecond)
 	}

@@ -34,7 +34,7 @@ type client struct {
 
 	network      *network      // its own connections; nil: shared with other clients
 	replaceAfter time.Duration // after a crash; 0 = until the end of the run
-	leaked       []lease
+	leaked       []*lease
 }
 
 // run runs the client until stay ends. It returns the error that prevented the release
@@ -112,10 +112,7 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	participant := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
-	if nested, ok := l.(interface{ first() time.Time }); ok {
-		participant.First = nested.first()
-	}
+	participant := oracle.Participant{Client: c.number, Token: l.token, Fence: l.fence, Shared: next.shared, Flaw: f.promise.flaw, Asked: asked, First: l.first}
 	visit := f.oracle.Enter(numbers[0], participant, l, now, numbers[1:]...)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
@@ -130,14 +127,17 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 }
 
 // end runs from the end of the work to the release.
-func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next iteration, result workResult) (outcome, error) {
+func (c *client) end(halt context.Context, l *lease, v *oracle.Occupancy, next iteration, result workResult) (outcome, error) {
 	f := c.fleet
-	kept := l.Valid()
-	if process, ok := l.(interface{ kept() bool }); ok {
-		kept = process.kept()
+	keeps := l.Valid
+	if l.kept != nil {
+		keeps = l.kept
 	}
-	if inner, ok := l.(interface{ unwind() bool }); ok && result != workCrashed && result != workLeaked {
-		kept = inner.unwind() && kept
+	kept := keeps()
+	if len(l.inner) > 0 && result != workCrashed && result != workLeaked {
+		ctx, cancel := context.WithTimeout(l.Context(), releaseWithin)
+		kept = (l.leave(ctx) == nil || keeps()) && kept
+		cancel()
 	}
 	left := time.Now()
 	if result != workCrashed && result != workLeaked {
@@ -180,7 +180,7 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 
 // waitNotified waits until a lease that is over notifies its holder, and returns the time.
 // It returns zero after notifyWithin.
-func waitNotified(l lease) time.Time {
+func waitNotified(l *lease) time.Time {
 	select {
 	case <-l.Context().Done():
 	case <-time.After(time.Second): // the timers of the holder may be late
@@ -192,14 +192,14 @@ func waitNotified(l lease) time.Time {
 }
 
 // note records the end of an attempt or of a hold as an event.
-func (c *client) note(how outcome, next iteration, e Event, l lease, err error) {
+func (c *client) note(how outcome, next iteration, e Event, l *lease, err error) {
 	if e.Kind = eventOf[how]; e.Kind == "" {
 		return
 	}
 	names, _ := c.fleet.keys.of(next.key)
 	e.Key, e.More, e.Client, e.Shared = names[0], names[1:], c.number+1, next.shared
 	if l != nil {
-		e.Token, e.Fence = l.Token(), l.Fence()
+		e.Token, e.Fence = l.token, l.fence
 	}
 	if err != nil && (how == failed || how == unconfirmed) {
 		e.Text = err.Error()
@@ -217,9 +217,12 @@ func (c *client) withPatience(stay context.Context) (context.Context, context.Ca
 
 // acquire waits for a key until ctx ends: with the patience of the client, or with
 // stay. Without a lease, the outcome is the reason.
-func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outcome, error) {
+func (c *client) acquire(stay, ctx context.Context, next iteration) (*lease, outcome, error) {
 	names, _ := c.fleet.keys.of(next.key)
 	l, err := c.session.lock(ctx, names, next.shared)
+	if err == nil {
+		err = l.enter(ctx, c.fleet.scenario.Load())
+	}
 	switch {
 	case err == nil:
 		return l, acquired, nil
@@ -247,7 +250,7 @@ const (
 
 // work stays in the critical section for the time hold, at most until the lease or the
 // run ends.
-func (c *client) work(halt context.Context, l lease, v *oracle.Occupancy, hold time.Duration) workResult {
+func (c *client) work(halt context.Context, l *lease, v *oracle.Occupancy, hold time.Duration) workResult {
 	var worked <-chan time.Time
 	if hold > 0 {
 		timer := time.NewTimer(hold)
@@ -283,14 +286,14 @@ func (c *client) work(halt context.Context, l lease, v *oracle.Occupancy, hold t
 
 // release unlocks, even if the lease is lost: users do so, too, and a sound lock leaves
 // the lock of another client alone. It continues after the end of the run.
-func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kept bool) (outcome, error) {
+func (c *client) release(halt context.Context, l *lease, v *oracle.Occupancy, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
 	decided := time.Now()
-	err := l.Unlock(ctx)
+	err := l.release(ctx)
 	now := time.Now()
-	if slow, ok := l.(interface{ decided() time.Time }); ok && slow.decided().After(decided) {
-		decided = slow.decided()
+	if l.decided != nil && l.decided().After(decided) {
+		decided = l.decided()
 	}
 	switch {
 	case err == nil:
@@ -300,7 +303,7 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 		return crashed, err
 	}
 	switch {
-	case !kept && !now.Before(latest(l)):
+	case !kept && !now.Before(l.Latest()):
 		return expired, err
 	case !kept || errors.Is(err, lock.ErrLost):
 		return lost, err
@@ -310,20 +313,12 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 	return released, nil
 }
 
-// latest returns the latest end of a lease.
-func latest(l lease) time.Time {
-	if process, ok := l.(interface{ Latest() time.Time }); ok {
-		return process.Latest()
-	}
-	return l.Deadline()
-}
-
 // releaseLeaked releases the leases that a fault made the client forget.
 func (c *client) releaseLeaked(halt context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
 	for _, l := range c.leaked {
-		if err := l.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+		if err := l.release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 		lock     Lock
 		hold     time.Duration
 		fault    Fault
-		alter    func(lease) lease
+		alter    func(*lease)
 		how      EventKind
 		deadline time.Duration // after the acquire
 		told     time.Duration // after the acquire; 0: not notified
@@ -28,7 +28,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 		"run out":                 {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 9 * second, Fault{}, nil, Expired, 3 * second, 3 * second, 3 * second},
 		"frozen":                  {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 9 * second, Fault{At: second, Kind: Freeze, For: 5 * second}, nil, Expired, 3 * second, 6 * second, 6 * second},
 		"frozen before it is due": {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 2 * second, Fault{At: second, Kind: Freeze, For: 5 * second}, nil, Expired, 3 * second, 6 * second, 6 * second},
-		"not told":                {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 4 * second, Fault{}, func(l lease) lease { return unnotified{l} }, Expired, 3 * second, 0, 4 * second},
+		"not told":                {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 4 * second, Fault{}, unnotified, Expired, 3 * second, 0, 4 * second},
 		"crashed":                 {Lock{TTL: 3 * second}, 9 * second, Fault{At: second, Kind: Crash}, nil, Abandoned, 0, 0, second},
 	} {
 		t.Run(name, func(t *testing.T) {

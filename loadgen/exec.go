@@ -248,10 +248,10 @@ func (s *execSession) close() error {
 	return errors.Join(errs...)
 }
 
-// lock asks the process until it gets the lock, as often as the scenario has entries. A
+// lock asks the process until it gets the lock. A
 // process that has ended, because it broke the protocol or exited, is replaced by the next
 // attempt. So is one whose clock has another offset.
-func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
 	if s.process != nil && s.offset != s.id.clockAhead() {
 		_ = s.process.Close() // its attempts have reported the error
 	}
@@ -269,11 +269,31 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 		return nil, s.failed(err)
 	}
 	l := s.lease(outer, h)
-	if err := l.enter(ctx, &s.config.scenario, l, func() (unlocker, error) { return s.ask(ctx, terms) }); err != nil {
-		return nil, err
-	}
+	l.again = func(ctx context.Context) (*lease, error) { return s.askAgain(ctx, terms) }
 	s.config.network.holding.Store(true)
 	return l, nil
+}
+
+// askAgain asks the process for a lock that it has. Neither this nor the release is a renewal.
+func (s *execSession) askAgain(ctx context.Context, terms external.Terms) (*lease, error) {
+	holding := &s.config.network.holding
+	holding.Store(false)
+	defer holding.Store(true)
+	inner, err := s.ask(ctx, terms)
+	if err != nil {
+		return nil, err
+	}
+	return &lease{lives: inner, unlock: func(ctx context.Context) error { return s.unlock(ctx, inner) }}, nil
+}
+
+// unlock asks the process to unlock.
+func (s *execSession) unlock(ctx context.Context, l *external.Lease) error {
+	s.config.network.holding.Store(false)
+	err := l.Unlock(ctx)
+	if errors.Is(err, external.ErrLost) {
+		return fmt.Errorf("%w: %w", lock.ErrLost, err)
+	}
+	return s.failed(err)
 }
 
 // ended forgets a process that has ended. It returns the reason if no attempt has
@@ -318,28 +338,29 @@ func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.
 	}
 }
 
-// lease returns a lease, which the generator extends if the client does not renew it.
-func (s *execSession) lease(l *external.Lease, h external.Hello) *execLease {
+// lease returns the lease of a client process. The generator extends it if the client does not
+// renew it. A client that renews need not report each renewal, but it must report a loss.
+func (s *execSession) lease(l *external.Lease, h external.Hello) *lease {
 	ctx, cancel := context.WithCancel(l.Context())
-	e := &execLease{Lease: l, renews: h.Renews, cancel: cancel, session: s}
+	var extending sync.WaitGroup
 	if own := s.config.scenario.Lock; !h.Renews && !own.Renew.Off {
-		e.extending.Go(func() { e.extend(ctx, own, s.config.observe) })
+		extending.Go(func() { extend(ctx, l, own, s.config.observe) })
 	}
-	return e
+	return &lease{
+		lives: l, token: l.Token(), fence: l.Fence(), latest: l.Latest, extend: l.Extend,
+		kept: func() bool { return !l.Lost() && (h.Renews || time.Now().Before(l.Latest())) },
+		// What the process had read before it was frozen may have changed.
+		decided: func() time.Time { return time.Unix(0, s.config.network.resumed.Load()) },
+		unlock: func(ctx context.Context) error {
+			cancel()
+			extending.Wait()
+			return s.unlock(ctx, l)
+		},
+	}
 }
 
-// execLease is a lease of a client process.
-type execLease struct {
-	*external.Lease // of the first entry
-	entries
-	renews    bool
-	session   *execSession
-	cancel    context.CancelFunc // ends the extensions
-	extending sync.WaitGroup
-}
-
-// extend extends the lease at its interval until ctx ends, or until the client refuses.
-func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)) {
+// extend extends a lease at its interval until ctx ends, or until the client refuses.
+func extend(ctx context.Context, held *external.Lease, l Lock, observe func(lock.Event)) {
 	every := l.Renew.every(l.TTL)
 	for n := 0; l.Renew.Max == 0 || n < l.Renew.Max; n++ {
 		due := time.Now().Add(every)
@@ -348,39 +369,12 @@ func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)
 			return
 		}
 		late := time.Since(due)
-		if e.Extend(ctx, l.TTL) != nil {
+		if held.Extend(ctx, l.TTL) != nil {
 			return
 		}
 		observe(lock.Event{Kind: lock.Renewed, Late: late})
 	}
 }
-
-// kept reports whether the client still held the lock, as far as it knows. A client that
-// renews need not report each renewal, but it must report a loss.
-func (e *execLease) kept() bool {
-	return !e.Lost() && (e.renews || time.Now().Before(e.Latest()))
-}
-
-func (e *execLease) unwind() bool {
-	e.session.config.network.holding.Store(false)
-	return e.unwindUntil(e.Context(), e.kept)
-}
-
-// Unlock leaves the further entries, then the first one.
-func (e *execLease) Unlock(ctx context.Context) error {
-	e.session.config.network.holding.Store(false)
-	e.cancel()
-	e.extending.Wait()
-	err := errors.Join(e.leave(ctx), e.Lease.Unlock(ctx))
-	if errors.Is(err, external.ErrLost) {
-		return fmt.Errorf("%w: %w", lock.ErrLost, err)
-	}
-	return e.session.failed(err)
-}
-
-// decided returns when the newest command arrived before which the process was frozen:
-// what the process had read earlier may have changed.
-func (e *execLease) decided() time.Time { return time.Unix(0, e.session.config.network.resumed.Load()) }
 
 // strikesBefore reports whether the fault affects a client process before a command;
 // holding means that the process has a lock.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/loadgen/oracle"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -23,22 +22,77 @@ type session interface {
 	as(clientIdentity) session
 	// lock waits until the client holds the keys, or until ctx ends. Only the kind all
 	// has more than one. A shared lock is for reading only.
-	lock(ctx context.Context, keys []string, shared bool) (lease, error)
+	lock(ctx context.Context, keys []string, shared bool) (*lease, error)
 	// close releases the held leases. On the base session, it also closes the shared
 	// connections.
 	close() error
 }
 
-// lease is the part of a [lock.Lease] that a client uses.
-type lease interface {
-	oracle.Lease
-	// Context ends with the lease. If the lock does not notify its holder, it never
-	// ends.
+// lease is a lock that a client holds: what its library says of it, in one form for all libraries.
+type lease struct {
+	lives
+	token string
+	fence int64
+	first time.Time // when the lease of the first of several entries began, zero if there is only one
+	inner []*lease  // the further entries of the client, which it leaves first
+
+	unlock  func(context.Context) error                // returns lock.ErrLost if the lease was over
+	again   func(context.Context) (*lease, error)      // enters the lock once more
+	extend  func(context.Context, time.Duration) error // nil: impossible
+	kept    func() bool                                // whether the holder had the lock until now, as far as it knows; nil: as long as the lease is valid
+	latest  func() time.Time                           // nil: the deadline is exact
+	decided func() time.Time                           // when the holder last read the lock before it deletes it; nil: when it unlocks
+}
+
+// lives is the part of a lease that changes without its holder.
+type lives interface {
+	Valid() bool
+	Deadline() time.Time
+	// Context ends with the lease. If the lock does not notify its holder, it never ends.
 	Context() context.Context
-	Token() string
-	Fence() int64
-	// Unlock returns lock.ErrLost if the lease was over.
-	Unlock(context.Context) error
+}
+
+// Latest implements [oracle.Lease].
+func (l *lease) Latest() time.Time {
+	if l.latest != nil {
+		return l.latest()
+	}
+	return l.Deadline()
+}
+
+// enter enters the lock again, until it is entered as often as s says. If an entry fails, it
+// unlocks all of them.
+func (l *lease) enter(ctx context.Context, s *Scenario) error {
+	if s.Depth > 1 {
+		l.first = l.Deadline().Add(-s.Lock.TTL)
+	}
+	for range s.Depth - 1 {
+		inner, err := l.again(ctx)
+		if err != nil {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+			defer cancel()
+			return errors.Join(fmt.Errorf("enter again: %w", err), l.release(bounded))
+		}
+		l.inner = append(l.inner, inner)
+	}
+	return nil
+}
+
+// release leaves the further entries, then the first one.
+func (l *lease) release(ctx context.Context) error {
+	return errors.Join(l.leave(ctx), l.unlock(ctx))
+}
+
+// leave leaves the further entries, the last one first, until an error.
+func (l *lease) leave(ctx context.Context) error {
+	for len(l.inner) > 0 {
+		last := l.inner[len(l.inner)-1]
+		l.inner = l.inner[:len(l.inner)-1]
+		if err := last.unlock(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sessionConfig is the configuration of a base session.
@@ -113,20 +167,20 @@ func (s soundSession) as(id clientIdentity) session { return s.identify(id.owner
 
 func (s soundSession) close() error { return errors.Join(s.end(), s.closeConns()) }
 
-func (s soundSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	l := s.locker(keys, shared)
-	outer, err := l.Lock(ctx)
+func (s soundSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
+	return enter(ctx, s.locker(keys, shared))
+}
+
+// enter waits for a lock of package lock.
+func enter(ctx context.Context, l lock.Locker) (*lease, error) {
+	held, err := l.Lock(ctx)
 	if err != nil {
-		return nil, err // do not return a nil *lock.Lease in a non-nil interface
-	}
-	if !s.scenario.Lock.Kind.reentrant() {
-		return outer, nil
-	}
-	n := &reentrantLease{Lease: outer, locker: l}
-	if err := n.enter(ctx, &s.scenario, n, func() (unlocker, error) { return l.Lock(ctx) }); err != nil {
 		return nil, err
 	}
-	return n, nil
+	return &lease{
+		lives: held, token: held.Token(), fence: held.Fence(), unlock: held.Unlock, extend: held.Extend,
+		again: func(ctx context.Context) (*lease, error) { return enter(ctx, l) },
+	}, nil
 }
 
 // locker returns the lock of a client.
@@ -179,83 +233,6 @@ func openQuorum(o sessionConfig) (session, error) {
 		return nil, errors.Join(err, closeConns())
 	}
 	return ofQuorum(q, o.scenario, closeConns), nil
-}
-
-// unlocker is what a client does with the lease of a further entry.
-type unlocker interface{ Unlock(context.Context) error }
-
-// entries are the further entries of a lock that its owner has entered more than once.
-type entries struct {
-	began time.Time // of the lease of the first entry, if there are several
-	inner []unlocker
-}
-
-// first returns when the lease of the first of several entries began, zero if there is only
-// one.
-func (n *entries) first() time.Time { return n.began }
-
-// enter enters a lock as often as s says. If an entry fails, it unlocks all, the lease of which
-// these are the entries.
-func (n *entries) enter(ctx context.Context, s *Scenario, all lease, again func() (unlocker, error)) error {
-	if s.Depth > 1 {
-		n.began = all.Deadline().Add(-s.Lock.TTL)
-	}
-	for range s.Depth - 1 {
-		inner, err := again()
-		if err != nil {
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
-			defer cancel()
-			return errors.Join(fmt.Errorf("enter again: %w", err), all.Unlock(bounded))
-		}
-		n.inner = append(n.inner, inner)
-	}
-	return nil
-}
-
-// unwindUntil leaves the further entries and reports whether the lock was still held. It
-// takes at most releaseWithin, and stops at the end of the lease.
-func (n *entries) unwindUntil(end context.Context, kept func() bool) bool {
-	if len(n.inner) == 0 {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(end, releaseWithin)
-	defer cancel()
-	return n.leave(ctx) == nil || kept()
-}
-
-// leave leaves the further entries, the last one first, until an error.
-func (n *entries) leave(ctx context.Context) error {
-	for len(n.inner) > 0 {
-		last := n.inner[len(n.inner)-1]
-		n.inner = n.inner[:len(n.inner)-1]
-		if err := last.Unlock(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// reentrantLease is a lock that its owner may have entered more than once.
-type reentrantLease struct {
-	*lock.Lease // of the first entry
-	entries
-	locker lock.Locker
-}
-
-// enterAgain returns the lease of another entry, which its caller unlocks by itself.
-func (n *reentrantLease) enterAgain(ctx context.Context) (lease, error) {
-	inner, err := n.locker.Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &reentrantLease{Lease: inner, locker: n.locker}, nil
-}
-
-func (n *reentrantLease) unwind() bool { return n.unwindUntil(n.Context(), n.Valid) }
-
-// Unlock leaves the further entries, then the first one.
-func (n *reentrantLease) Unlock(ctx context.Context) error {
-	return errors.Join(n.leave(ctx), n.Lease.Unlock(ctx))
 }
 
 // clientIdentity identifies a client to its locks. The historic forms also use its
@@ -319,30 +296,62 @@ func (h flawedSession) close() error {
 	return nil
 }
 
-func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	g := &flawedLease{ahead: h.id.clockAhead(), ctx: context.WithoutCancel(ctx)}
-	g.view = h.view(keys[0], shared, g)
-	var err error
-	if g.hold, err = h.wait(ctx, g.view); err != nil {
+func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
+	ahead, resumed := h.id.clockAhead(), new(atomic.Int64)
+	view := h.view(keys[0], shared, ahead, resumed)
+	hold, err := h.wait(ctx, view)
+	if err != nil {
 		return nil, err
 	}
-	if err := g.enter(ctx, &h.scenario, g, func() (unlocker, error) { return g.view.TryLock(ctx) }); err != nil {
-		return nil, err
-	}
-	return g, nil
+	return flawedLease(ctx, view, hold, ahead, resumed), nil
 }
 
-// view returns the lock for one acquire.
-func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Lock {
+// flawedLease returns the lease of one entry of a historic form.
+func flawedLease(ctx context.Context, view classic.Lock, hold classic.Hold, ahead time.Duration, resumed *atomic.Int64) *lease {
+	return &lease{
+		lives:   trueTime{hold, ahead, context.WithoutCancel(ctx)},
+		decided: func() time.Time { return time.Unix(0, resumed.Load()) },
+		again: func(ctx context.Context) (*lease, error) {
+			inner, err := view.TryLock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return flawedLease(ctx, view, inner, ahead, resumed), nil
+		},
+		unlock: func(ctx context.Context) error {
+			err := hold.Unlock(ctx)
+			if errors.Is(err, classic.ErrLost) {
+				err = fmt.Errorf("%w: %w", lock.ErrLost, err)
+			}
+			return err
+		},
+	}
+}
+
+// trueTime is a hold of a historic form by the true time. The form does not notify its holder at
+// the end.
+type trueTime struct {
+	classic.Hold
+	ahead time.Duration // how far the holder's clock is ahead
+	ctx   context.Context
+}
+
+func (t trueTime) Context() context.Context { return t.ctx }
+func (t trueTime) Deadline() time.Time      { return t.Hold.Deadline().Add(-t.ahead) }
+func (t trueTime) Valid() bool              { return time.Now().Before(t.Deadline()) }
+
+// view returns the lock for one acquire. Its hooks note in resumed, in Unix nanoseconds, when the
+// newest call of between has ended.
+func (h flawedSession) view(key string, shared bool, ahead time.Duration, resumed *atomic.Int64) classic.Lock {
 	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.scenario.Lock.Renew.Max, Permits: h.scenario.Lock.Permits}
 	if h.scenario.Lock.Renew.Off {
 		o.Renewals = -1
 	}
-	o.Hooks.Now = func() time.Time { return time.Now().Add(g.ahead) }
+	o.Hooks.Now = func() time.Time { return time.Now().Add(ahead) }
 	if h.id.between != nil {
 		o.Hooks.Between = func(ctx context.Context, next classic.Step) error {
 			err := h.id.between(ctx, string(next))
-			g.resumed.Store(time.Now().UnixNano())
+			resumed.Store(time.Now().UnixNano())
 			return err
 		}
 	}
@@ -372,53 +381,4 @@ func (h flawedSession) wait(ctx context.Context, view classic.Lock) (classic.Hol
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// flawedLease is a lease of a historic form, which does not notify its holder at the
-// end.
-type flawedLease struct {
-	view classic.Lock
-	hold classic.Hold // of the first entry
-	entries
-	ahead   time.Duration // how far the holder's clock is ahead
-	resumed atomic.Int64  // end of the newest call of between, in Unix nanoseconds
-	ctx     context.Context
-}
-
-func (g *flawedLease) Context() context.Context { return g.ctx }
-func (g *flawedLease) Token() string            { return "" }
-func (g *flawedLease) Fence() int64             { return 0 }
-
-// enterAgain returns the lease of another entry, which its caller unlocks by itself.
-func (g *flawedLease) enterAgain(ctx context.Context) (lease, error) {
-	inner, err := g.view.TryLock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &flawedLease{view: g.view, hold: inner, ahead: g.ahead, ctx: g.ctx}, nil
-}
-
-// Deadline returns the deadline in true time.
-func (g *flawedLease) Deadline() time.Time { return g.hold.Deadline().Add(-g.ahead) }
-
-func (g *flawedLease) Valid() bool { return time.Now().Before(g.Deadline()) }
-
-// decided returns when the holder last read the lock before it deleted it.
-func (g *flawedLease) decided() time.Time {
-	if at := g.resumed.Load(); at != 0 {
-		return time.Unix(0, at)
-	}
-	return time.Time{}
-}
-
-func (g *flawedLease) Unlock(ctx context.Context) error {
-	var errs []error
-	for _, entry := range append([]unlocker{g.hold}, g.inner...) {
-		err := entry.Unlock(ctx)
-		if errors.Is(err, classic.ErrLost) {
-			err = fmt.Errorf("%w: %w", lock.ErrLost, err)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }

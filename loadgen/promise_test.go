@@ -12,15 +12,16 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
+	"locktop/lock"
 )
 
 // wrapped is a session of package lock with changed leases.
 type wrapped struct {
 	session
-	alter func(lease) lease
+	alter func(*lease)
 }
 
-func openWrapped(alter func(lease) lease) func(sessionConfig) (session, error) {
+func openWrapped(alter func(*lease)) func(sessionConfig) (session, error) {
 	return func(o sessionConfig) (session, error) {
 		inner, err := open(o)
 		return wrapped{inner, alter}, err
@@ -29,33 +30,35 @@ func openWrapped(alter func(lease) lease) func(sessionConfig) (session, error) {
 
 func (a wrapped) as(id clientIdentity) session { return wrapped{a.session.as(id), a.alter} }
 
-func (a wrapped) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+func (a wrapped) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
 	l, err := a.session.lock(ctx, keys, shared)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		a.alter(l)
 	}
-	return a.alter(l), nil
+	return l, err
 }
 
-// unnotified is a lease whose context never ends.
-type unnotified struct{ lease }
+// endless is a lease whose context never ends.
+type endless struct{ lives }
 
-func (unnotified) Context() context.Context { return context.Background() }
+func (endless) Context() context.Context { return context.Background() }
 
-// constantFence is a lease with a constant fence.
-type constantFence struct{ lease }
+func unnotified(l *lease) { l.lives = endless{l.lives} }
 
-func (constantFence) Fence() int64 { return 7 }
-
-// freedEarly is a reentrant lock that the first release frees.
-type freedEarly struct {
-	*reentrantLease
-	rdb *redis.Client
-}
-
-func (f freedEarly) unwind() bool {
-	f.rdb.Del(f.Context(), f.Key())
-	return f.reentrantLease.unwind()
+// freedEarly makes the lease one of a reentrant lock that the first release frees.
+func freedEarly(l *lease, rdb *redis.Client) {
+	again := l.again
+	l.again = func(ctx context.Context) (*lease, error) {
+		inner, err := again(ctx)
+		if err == nil {
+			unlock := inner.unlock
+			inner.unlock = func(ctx context.Context) error {
+				rdb.Del(ctx, l.lives.(*lock.Lease).Key())
+				return unlock(ctx)
+			}
+		}
+		return inner, err
+	}
 }
 
 // openUnordered opens a Mutex whose waiters ask seldom, in place of a fair lock.
@@ -80,14 +83,14 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 		{
 			"a context that never ends",
 			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
-			openWrapped(func(l lease) lease { return unnotified{l} }),
+			openWrapped(unnotified),
 			func(m Metrics) int64 { return min(m.Violations.Unnotified.Count, m.Violations.WorkOverlap.Count) },
 			"worked at the same time",
 		},
 		{
 			"a reentrant lock that its first release frees",
 			Scenario{Lock: Lock{Kind: Reentrant, TTL: 2 * time.Second}, Depth: 3},
-			openWrapped(func(l lease) lease { return freedEarly{l.(*reentrantLease), deleting} }),
+			openWrapped(func(l *lease) { freedEarly(l, deleting) }),
 			func(m Metrics) int64 { return m.Violations.UnexplainedLoss.Count },
 			"no fault explains",
 		},
@@ -101,7 +104,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 		{
 			"a number that never rises",
 			Scenario{Lock: Lock{Fence: true}},
-			openWrapped(func(l lease) lease { return constantFence{l} }),
+			openWrapped(func(l *lease) { l.fence = 7 }),
 			func(m Metrics) int64 { return m.Violations.FenceOrder.Count },
 			"not larger than the previous one",
 		},

@@ -33,7 +33,7 @@ func ServeClient(ctx context.Context, l Lock, in io.Reader, out io.Writer) error
 
 func serveClient(ctx context.Context, l Lock, open func(sessionConfig) (session, error), in io.Reader, out io.Writer) error {
 	p := &processClient{
-		settings: l, open: open, network: newNetwork(new(atomic.Int64)), sessions: make(map[servedTerms]session), held: make(map[lease]string),
+		settings: l, open: open, network: newNetwork(new(atomic.Int64)), sessions: make(map[servedTerms]session), held: make(map[*lease]string),
 	}
 	_, err := external.Serve(ctx, external.Library{Hello: p.hello, Lock: p.lock, Least: minTTL}, in, out)
 	return errors.Join(err, p.close()) // the sessions release what is left
@@ -51,7 +51,7 @@ type processClient struct {
 
 	mu       sync.Mutex
 	sessions map[servedTerms]session
-	held     map[lease]string // with the first key
+	held     map[*lease]string // with the first key
 }
 
 // servedTerms are the settings of a session that requests choose.
@@ -166,18 +166,16 @@ func (p *processClient) refusal(r external.Request) error {
 
 // enterAgain enters a reentrant lock that this client holds. It returns nil if there is
 // none.
-func (p *processClient) enterAgain(ctx context.Context, key string) (lease, error) {
+func (p *processClient) enterAgain(ctx context.Context, key string) (*lease, error) {
 	outer := p.heldLease(key)
 	if outer == nil || !p.settings.Kind.reentrant() {
 		return nil, nil
 	}
-	return outer.(interface {
-		enterAgain(context.Context) (lease, error)
-	}).enterAgain(ctx)
+	return outer.again(ctx)
 }
 
 // heldLease returns a lease of a key, nil if there is none.
-func (p *processClient) heldLease(key string) lease {
+func (p *processClient) heldLease(key string) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l, of := range p.held {
@@ -189,28 +187,26 @@ func (p *processClient) heldLease(key string) lease {
 }
 
 // hold records a lease.
-func (p *processClient) hold(l lease, key string) external.Hold {
+func (p *processClient) hold(l *lease, key string) external.Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held[l] = key
-	h := external.Hold{Deadline: l.Deadline(), Fence: l.Fence(), Unlock: func(ctx context.Context) error {
+	h := external.Hold{Deadline: l.Deadline(), Fence: l.fence, Unlock: func(ctx context.Context) error {
 		p.mu.Lock()
 		delete(p.held, l)
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 		defer cancel()
-		return served(l.Unlock(ctx))
+		return served(l.unlock(ctx))
 	}}
 	if p.settings.Kind.Renews() {
 		h.Lost, h.Renewed = l.Context().Done(), p.renewals(l)
 	}
-	if extends, can := l.(interface {
-		Extend(context.Context, time.Duration) error
-	}); can {
+	if l.extend != nil {
 		h.Extend = func(ctx context.Context, ttl time.Duration) (time.Time, error) {
 			ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 			defer cancel()
-			err := extends.Extend(ctx, ttl)
+			err := l.extend(ctx, ttl)
 			return l.Deadline(), served(err)
 		}
 	}
@@ -219,7 +215,7 @@ func (p *processClient) hold(l lease, key string) external.Hold {
 
 // renewals returns a channel with the deadline of each renewal of a lease. It is closed when the
 // lease is over.
-func (p *processClient) renewals(l lease) <-chan time.Time {
+func (p *processClient) renewals(l *lease) <-chan time.Time {
 	renewed := make(chan time.Time)
 	go func() {
 		defer close(renewed)

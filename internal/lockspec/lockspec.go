@@ -44,7 +44,7 @@ type Spec struct {
 
 // Grant is a lease in a [Spec], from [Spec.Granted] to [Spec.Ended].
 type Grant struct {
-	oracle.Lease
+	Lease
 	Ended  func() bool // reports whether the context of the lease has ended
 	Owner  string      // grants of one owner do not exclude each other
 	Token  string
@@ -54,6 +54,12 @@ type Grant struct {
 	Limit  int   // how many grants a key admits; 0 = 1
 	Copies int   // how many servers must have the keys; 0 = 1
 	Lost   bool  // a key was deleted on purpose, or may have been
+}
+
+// Lease is the part of a [lock.Lease] that changes without its holder.
+type Lease interface {
+	Valid() bool
+	Deadline() time.Time
 }
 
 // Attempted is an attempt in a [Spec].

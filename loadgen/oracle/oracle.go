@@ -46,11 +46,11 @@ type Config struct {
 }
 
 // Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
-// lease that is no longer valid. If these are a little early, to be safe, the lease also has
-// the method Latest, which returns the latest time at which it may end.
+// lease that is no longer valid. These may be a little early, to be safe.
 type Lease interface {
 	Valid() bool
 	Deadline() time.Time
+	Latest() time.Time // the latest time at which a lease with this deadline may end
 }
 
 // Participant is a client that enters a critical section.
@@ -464,11 +464,10 @@ func (v *Occupancy) over(now time.Time) bool {
 // latest returns the latest end of a lease that is no longer valid. A lease that ended
 // before its deadline was reported lost.
 func (v *Occupancy) latest(now time.Time) time.Time {
-	deadline := v.lease.Deadline()
-	if l, ok := v.lease.(interface{ Latest() time.Time }); ok && !now.Before(deadline) {
-		return l.Latest()
+	if deadline := v.lease.Deadline(); now.Before(deadline) {
+		return now
 	}
-	return earlier(deadline, now)
+	return v.lease.Latest()
 }
 
 // end returns the end of the hold, if it leaves now.

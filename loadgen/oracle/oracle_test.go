@@ -22,6 +22,7 @@ type leaseUntil struct {
 
 func (t leaseUntil) Valid() bool         { return t.clock.now.Before(t.deadline) }
 func (t leaseUntil) Deadline() time.Time { return t.deadline }
+func (t leaseUntil) Latest() time.Time   { return t.deadline }
 
 // interval is one hold of a history, in microseconds. Its lease ends at the
 // deadline; 0 means much later than everything else.
@@ -192,6 +193,7 @@ type always struct{}
 
 func (always) Valid() bool         { return true }
 func (always) Deadline() time.Time { return time.Unix(1<<40, 0) }
+func (always) Latest() time.Time   { return time.Unix(1<<40, 0) }
 
 func TestOracleIsExactAmongGoroutines(t *testing.T) {
 	const clients, rounds = 16, 500
