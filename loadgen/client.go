@@ -112,8 +112,8 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	participant := oracle.Participant{Client: c.number, Token: l.token, Fence: l.fence, Shared: next.shared, Flaw: f.promise.flaw, Asked: asked, First: l.first}
-	visit := f.oracle.Enter(numbers[0], participant, l, now, numbers[1:]...)
+	hold := oracle.Hold{Client: c.number, Token: l.token, Fence: l.fence, Shared: next.shared, Flaw: f.promise.flaw, Asked: asked, First: l.first, Lease: l}
+	visit := f.oracle.Enter(numbers[0], hold, now, numbers[1:]...)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.Acquired(visit, asked, now)
@@ -127,7 +127,7 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 }
 
 // end runs from the end of the work to the release.
-func (c *client) end(halt context.Context, l *lease, v *oracle.Occupancy, next iteration, result workResult) (outcome, error) {
+func (c *client) end(halt context.Context, l *lease, v *oracle.Hold, next iteration, result workResult) (outcome, error) {
 	f := c.fleet
 	keeps := l.Valid
 	if l.kept != nil {
@@ -250,7 +250,7 @@ const (
 
 // work stays in the critical section for the time hold, at most until the lease or the
 // run ends.
-func (c *client) work(halt context.Context, l *lease, v *oracle.Occupancy, hold time.Duration) workResult {
+func (c *client) work(halt context.Context, l *lease, v *oracle.Hold, hold time.Duration) workResult {
 	var worked <-chan time.Time
 	if hold > 0 {
 		timer := time.NewTimer(hold)
@@ -286,7 +286,7 @@ func (c *client) work(halt context.Context, l *lease, v *oracle.Occupancy, hold 
 
 // release unlocks, even if the lease is lost: users do so, too, and a sound lock leaves
 // the lock of another client alone. It continues after the end of the run.
-func (c *client) release(halt context.Context, l *lease, v *oracle.Occupancy, kept bool) (outcome, error) {
+func (c *client) release(halt context.Context, l *lease, v *oracle.Hold, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
 	decided := time.Now()

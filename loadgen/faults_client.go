@@ -71,7 +71,7 @@ type ownConns struct {
 func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.close()) }
 
 // applyInHold applies a fault inside a hold.
-func (c *client) applyInHold(halt context.Context, v *oracle.Occupancy, f Fault) workResult {
+func (c *client) applyInHold(halt context.Context, v *oracle.Hold, f Fault) workResult {
 	c.fleet.oracle.Faulted(v, string(f.Kind))
 	c.fleet.begin(f, c.number)
 	switch f.Kind {

@@ -137,7 +137,7 @@ type hold struct {
 	actor  *actor
 	began  time.Time
 	shared bool // with other readers
-	visit  *oracle.Occupancy
+	visit  *oracle.Hold
 
 	mu   sync.Mutex
 	left bool
@@ -198,7 +198,7 @@ func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *h
 	if a.rig.oracle != nil && !l.Valid() { // the reply came after the end of the lease
 		a.rig.oracle.WaiterGone(0, a.number, now)
 	} else if a.rig.oracle != nil {
-		h.visit = a.rig.oracle.Enter(0, oracle.Participant{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked}, l, now)
+		h.visit = a.rig.oracle.Enter(0, oracle.Hold{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked, Lease: l}, now)
 	}
 	context.AfterFunc(l.Context(), func() {
 		if l.Lost() {

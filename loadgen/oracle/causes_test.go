@@ -106,8 +106,8 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 
 func TestARestartThatBecomesKnownLaterExcuses(t *testing.T) {
 	th := newOracleTest(t)
-	th.enter(Participant{Client: 1}, 0, 9000)
-	th.enter(Participant{Client: 2}, 1000, 9000)
+	th.enter(Hold{Client: 1}, 0, 9000)
+	th.enter(Hold{Client: 2}, 1000, 9000)
 	th.Settle(th.at(999))
 	th.wantViolations(violations{overlaps: 1})
 	th.Troubled(Trouble{Cause: Restarted, Client: Everybody, Key: Everybody, From: th.at(400), To: th.at(1500)})
@@ -124,8 +124,8 @@ func TestAWipeExcusesAHoldThatEntersAfterItsSuccessor(t *testing.T) {
 	th := newOracleTest(t)
 	th.config.TTL, th.config.Numbered = time.Second, true
 	th.Wipe(0, "flush", th.at(100))
-	th.enter(Participant{Client: 2, Fence: 8}, 120, 1120)
-	th.enter(Participant{Client: 1, Fence: 7}, 130, 1095) // its lease has begun at 95
+	th.enter(Hold{Client: 2, Fence: 8}, 120, 1120)
+	th.enter(Hold{Client: 1, Fence: 7}, 130, 1095) // its lease has begun at 95
 	th.Settle(th.at(200))
 	th.wantViolations(violations{overlaps: 1, excused: 1})
 	if got := th.violations(); got.FenceOrder.Count != 0 || got.Excuses() != "2 suspects explained: 1 overlap (flush), 1 fence out of order (flush)." {
@@ -141,8 +141,8 @@ func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
 		if wiped {
 			th.Wipe(0, "flush", th.at(100))
 		}
-		successor := th.enter(Participant{Client: 2}, 120, 1120)
-		th.enter(Participant{Client: 1}, 130, 1095) // its lease has begun at 95
+		successor := th.enter(Hold{Client: 2}, 120, 1120)
+		th.enter(Hold{Client: 1}, 130, 1095) // its lease has begun at 95
 		th.Leave(successor, th.at(150))
 		th.Unlocked(successor, th.at(150), th.at(151))
 		check.Equal(t, th.violations().ForeignUnlock.Count, foreign, "wiped %t: foreign unlocks", wiped)
@@ -163,7 +163,7 @@ func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
 			th.TroubleBegan(Trouble{Cause: cause, Client: Everybody, Key: key, From: th.at(0)})
 		}
 		for i := range 3 {
-			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10*i, 1000), th.at(10*i+5))
+			th.Leave(th.enter(Hold{Client: i, Fence: 7}, 10*i, 1000), th.at(10*i+5))
 		}
 		th.Settle(th.at(100))
 		got := th.violations()
@@ -178,7 +178,7 @@ func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 		th.config.Numbered = true
 		th.Wipe(0, "flush", th.at(wiped))
 		for i := range 3 {
-			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
+			th.Leave(th.enter(Hold{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
 		}
 		th.Settle(th.at(100))
 		check.Equal(t, th.violations().FenceOrder.Count, want, "deleted at %d: fences accused", wiped)
@@ -193,7 +193,7 @@ func TestAWipeBeforeTheFirstEntryExcusesNothing(t *testing.T) {
 		th.Wipe(0, "flush", th.at(100))
 		for client := range 2 {
 			th.WaiterAdded(0, &Attempt{Client: client, Asked: th.at(10), Ctx: t.Context()})
-			th.Enter(0, Participant{Client: client, Asked: th.at(10), First: th.at(first)}, leaseUntil{th.clock, th.at(9000)}, th.at(150+client))
+			th.Enter(0, Hold{Client: client, Asked: th.at(10), First: th.at(first), Lease: leaseUntil{th.clock, th.at(9000)}}, th.at(150+client))
 		}
 		th.wantViolations(violations{overlaps: 1, excused: excused})
 	}
@@ -206,7 +206,7 @@ func TestALossIsExplainedSinceTheLastRenewal(t *testing.T) {
 		for _, nested := range []bool{false, true} {
 			th := newOracleTest(t)
 			th.config.TTL = time.Second
-			p := Participant{Client: 1}
+			p := Hold{Client: 1}
 			if nested { // the renewal may have been of a lock that a later entry has made anew
 				p.First = th.at(1)
 			}

@@ -73,7 +73,7 @@ type request struct {
 }
 
 // Acquired records a request with a lease as its reply. It does nothing if h is nil.
-func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
+func (h *History) Acquired(v *Hold, asked, now time.Time) {
 	if h == nil {
 		return
 	}
@@ -84,7 +84,7 @@ func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 	}
 }
 
-func (h *History) add(v *Occupancy, asked, now time.Time) {
+func (h *History) add(v *Hold, asked, now time.Time) {
 	if h.keys == nil {
 		h.keys, h.zero = make(map[string]int32), asked
 	}
@@ -106,12 +106,12 @@ func (h *History) add(v *Occupancy, asked, now time.Time) {
 	part := &h.parts[len(h.parts)-1]
 	*part = append(*part, recordedHold{
 		asked: asked.Sub(h.zero).Nanoseconds(), since: v.since.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet, freed: notYet,
-		fence: v.participant.Fence, hold: v.hold, key: key, client: int32(v.participant.Client), shared: v.participant.Shared,
+		fence: v.Fence, hold: v.hold, key: key, client: int32(v.Client), shared: v.Shared,
 	})
 }
 
 // Ended records the end of a hold, and whether the client released it. It does nothing if h is nil.
-func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
+func (h *History) Ended(v *Hold, left, now time.Time, released bool) {
 	if h == nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
 		if released {
 			r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
 		} else { // the hold ends at some time after the holder left or after the deadline
-			r.left = earlier(left, v.lease.Deadline()).Sub(h.zero).Nanoseconds()
+			r.left = earlier(left, v.Lease.Deadline()).Sub(h.zero).Nanoseconds()
 		}
 	}
 }

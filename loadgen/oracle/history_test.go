@@ -51,7 +51,7 @@ func testProof(t *testing.T, limit int) {
 				}
 			}
 			shared := random.IntN(4) == 0 && limit == 1 // a semaphore has no readers
-			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: shared}, section: section, lease: leaseUntil{clock, at(deadline)}}
+			v := &Hold{Client: i, Fence: max(fence, 0), Shared: shared, section: section, Lease: leaseUntil{clock, at(deadline)}}
 			h.Acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
@@ -94,7 +94,7 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 		section := &criticalSection{name: "k", limit: c.limit}
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 		for i, hold := range c.holds {
-			v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
+			v := &Hold{Client: i, section: section, Lease: always{}}
 			h.Acquired(v, at(hold[0]), at(hold[0]))
 			h.Ended(v, at(hold[1]), at(hold[1]), true)
 		}
@@ -108,7 +108,7 @@ func historyWithWaiters(n int) *History {
 	section := &criticalSection{name: "k"}
 	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 	for i := range n {
-		v := &Occupancy{participant: Participant{Client: i % 100}, section: section, lease: always{}}
+		v := &Hold{Client: i % 100, section: section, Lease: always{}}
 		h.Acquired(v, at(max(0, 10*i-1000)), at(10*i))
 		h.Ended(v, at(10*i+9), at(10*i+19), true)
 	}
@@ -120,10 +120,10 @@ func TestAHistoryThatIsTooLongProvesNothing(t *testing.T) {
 	var h History
 	section := &criticalSection{name: "k"}
 	for range HistoryLimit {
-		h.Acquired(&Occupancy{section: section, lease: always{}}, time.Unix(0, 0), time.Unix(1, 0))
+		h.Acquired(&Hold{section: section, Lease: always{}}, time.Unix(0, 0), time.Unix(1, 0))
 	}
 	check.False(t, h.Prove(time.Minute).Sound, "overlaps up to the limit are not found")
-	last := &Occupancy{section: section, lease: always{}}
+	last := &Hold{section: section, Lease: always{}}
 	h.Acquired(last, time.Unix(0, 0), time.Unix(1, 0))
 	h.Ended(last, time.Unix(2, 0), time.Unix(2, 0), true)
 	p := h.Prove(time.Minute)
@@ -135,7 +135,7 @@ func TestAProofMakesOnlySoManySearches(t *testing.T) {
 		var h History
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 		for i := range n { // each lease was over before its reply
-			v := &Occupancy{section: &criticalSection{name: strconv.Itoa(i)}, lease: leaseUntil{&clock{}, at(20)}}
+			v := &Hold{section: &criticalSection{name: strconv.Itoa(i)}, Lease: leaseUntil{&clock{}, at(20)}}
 			h.Acquired(v, at(0), at(50))
 			h.Ended(v, at(55), at(56), false)
 		}
@@ -164,7 +164,7 @@ func (c *cutTest) at(ms int) time.Time {
 
 // hold adds a hold that was acquired since, entered at got and released at left.
 func (c *cutTest) hold(client int, fence int64, since, got, left int) {
-	v := &Occupancy{Began: c.at(got), since: c.at(since), participant: Participant{Client: client, Fence: fence}, section: &c.section, lease: always{}}
+	v := &Hold{Began: c.at(got), since: c.at(since), Client: client, Fence: fence, section: &c.section, Lease: always{}}
 	c.Acquired(v, c.at(0), c.at(got))
 	if left > 0 {
 		c.Ended(v, c.at(left), c.at(left+1), true)
@@ -204,7 +204,7 @@ func TestAHistoryIsCutWhereLocksAreDeleted(t *testing.T) {
 		for i, hold := range c.holds {
 			h.hold(i, 0, hold[0], hold[1], hold[2])
 		}
-		other := &Occupancy{since: h.at(0), section: &criticalSection{name: "other"}, lease: always{}}
+		other := &Hold{since: h.at(0), section: &criticalSection{name: "other"}, Lease: always{}}
 		h.Acquired(other, h.at(0), h.at(1))
 		h.Cut([]string{"k", "other"}, c.cuts)
 		p := h.Prove(time.Minute)
@@ -242,7 +242,7 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 func TestAHoldThatWasOverBeforeItsReplyIsFound(t *testing.T) {
 	for deadline, sound := range map[int]bool{20: true, 40: false} { // the next one got it at 30
 		h := newCutTest()
-		v := &Occupancy{participant: Participant{Client: 1}, section: &h.section, lease: leaseUntil{&clock{}, h.at(deadline)}}
+		v := &Hold{Client: 1, section: &h.section, Lease: leaseUntil{&clock{}, h.at(deadline)}}
 		h.hold(2, 0, 30, 30, 60)
 		h.Acquired(v, h.at(0), h.at(50))
 		h.Ended(v, h.at(55), h.at(56), false)

@@ -53,17 +53,6 @@ type Lease interface {
 	Latest() time.Time // the latest time at which a lease with this deadline may end
 }
 
-// Participant is a client that enters a critical section.
-type Participant struct {
-	Client int // from 0
-	Token  string
-	Fence  int64
-	Shared bool   // a reader: other readers may be inside
-	Flaw   string // known flaw of the lock, "" if there is none
-	Asked  time.Time
-	First  time.Time // when the lease of the first of several entries began, zero if there is only one; a later entry may have made the lock anew
-}
-
 // Attempt is the attempt of a client that waits for a key.
 type Attempt struct {
 	Client int // from 0
@@ -78,9 +67,9 @@ type Attempt struct {
 type criticalSection struct {
 	mu          sync.Mutex
 	name        string
-	index       int          // the key
-	limit       int          // how many may be inside at once; 0 = 1
-	inside      []*Occupancy // in order of entry
+	index       int     // the key
+	limit       int     // how many may be inside at once; 0 = 1
+	inside      []*Hold // in order of entry
 	waiting     int
 	queue       []*Attempt // waiters, if the order matters
 	wanted      time.Time  // since when clients wait and no hold has ended
@@ -98,25 +87,33 @@ type criticalSection struct {
 	busy   time.Duration
 }
 
-// Occupancy is one hold, from [Oracle.Enter] to [Oracle.Leave].
-type Occupancy struct {
+// Hold is one hold of a client, from [Oracle.Enter] to [Oracle.Leave]. Its client says what comes
+// first. The rest is the oracle's.
+type Hold struct {
+	Client int // from 0
+	Token  string
+	Fence  int64
+	Shared bool   // a reader: other readers may be inside
+	Flaw   string // known flaw of the lock, "" if there is none
+	Asked  time.Time
+	First  time.Time // when the lease of the first of several entries began, zero if there is only one; a later entry may have made the lock anew
+	Lease  Lease
+
 	Began time.Time
 
-	next *Occupancy // the same hold of its next key, nil after the last one
+	next *Hold // the same hold of its next key, nil after the last one
 
 	since time.Time // the lock was acquired then, or later
 
-	participant Participant
-	lease       Lease
-	section     *criticalSection
-	number      int64
-	fault       string       // that affects the holder; guarded by section.mu
-	overlapped  []*Occupancy // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
-	granted     bool         // all leases were valid then; guarded by section.mu
-	reported    bool         // the overlap was reported; guarded by section.mu
-	left        bool         // the client has left; guarded by section.mu
-	removed     *Evidence    // a foreign unlock that may have removed this lock; guarded by section.mu
-	hold        int64        // number in the history; 0 = not recorded
+	section    *criticalSection
+	number     int64
+	fault      string    // that affects the holder; guarded by section.mu
+	overlapped []*Hold   // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
+	granted    bool      // all leases were valid then; guarded by section.mu
+	reported   bool      // the overlap was reported; guarded by section.mu
+	left       bool      // the client has left; guarded by section.mu
+	removed    *Evidence // a foreign unlock that may have removed this lock; guarded by section.mu
+	hold       int64     // number in the history; 0 = not recorded
 }
 
 // New returns an oracle.
@@ -140,14 +137,14 @@ func (s *criticalSection) admits() int { return max(s.limit, 1) }
 
 // full returns the first holds inside for which counts is true, as many as the limit.
 // It returns nil if there are fewer, so that another one may enter.
-func (s *criticalSection) full(counts func(*Occupancy) bool) []*Occupancy {
+func (s *criticalSection) full(counts func(*Hold) bool) []*Hold {
 	n := 0
 	for last, other := range s.inside {
 		if !counts(other) {
 			continue
 		}
 		if n++; n == s.admits() {
-			all := make([]*Occupancy, 0, n)
+			all := make([]*Hold, 0, n)
 			for _, other := range s.inside[:last+1] {
 				if counts(other) {
 					all = append(all, other)
@@ -175,11 +172,11 @@ func (o *Oracle) locked(yield func(*criticalSection) bool) {
 // Enter records that a waiting client enters the critical section of a key at now. The
 // caller must read now after the acquire returned. A hold of several keys enters more of
 // them at the same time: the result stands for the hold of all of them.
-func (o *Oracle) Enter(key int, participant Participant, lease Lease, now time.Time, more ...int) *Occupancy {
-	v, handoff := o.enter(key, participant, lease, now)
+func (o *Oracle) Enter(key int, hold Hold, now time.Time, more ...int) *Hold {
+	v, handoff := o.enter(key, hold, now)
 	last := v
 	for _, key := range more {
-		another, gap := o.enter(key, participant, lease, now)
+		another, gap := o.enter(key, hold, now)
 		last.next, last = another, another
 		handoff = min(handoff, gap) // a set is free when its last key is
 	}
@@ -197,9 +194,10 @@ const notFreed = time.Duration(math.MaxInt64)
 
 // enter records a hold of one key. It returns the time since the release that freed the
 // key, if the client waited then.
-func (o *Oracle) enter(key int, participant Participant, lease Lease, now time.Time) (v *Occupancy, handoff time.Duration) {
+func (o *Oracle) enter(key int, hold Hold, now time.Time) (v *Hold, handoff time.Duration) {
 	s := &o.sections[key]
-	v, handoff = &Occupancy{Began: now, participant: participant, lease: lease, section: s}, notFreed
+	v, handoff = &hold, notFreed
+	v.Began, v.section = now, s
 	v.since = o.acquiredSince(v)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,15 +213,15 @@ func (o *Oracle) enter(key int, participant Participant, lease Lease, now time.T
 		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)
-	s.unqueue(participant.Client)
+	s.unqueue(v.Client)
 	o.checkOvertaken(v)
 	s.wanted = now
-	s.countStreak(participant.Client)
+	s.countStreak(v.Client)
 	s.entered++
 	v.number = s.entered
-	if !participant.Shared {
+	if !v.Shared {
 		o.checkFence(v)
-		s.fence = max(s.fence, participant.Fence)
+		s.fence = max(s.fence, v.Fence)
 	}
 	s.inside = append(s.inside, v)
 	return v, handoff
@@ -262,26 +260,26 @@ func (a *anyHold) lastHeld(now time.Time) time.Time {
 }
 
 // Unnotified suspects that a lease is over without its holder being notified.
-func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
-	over := earlier(v.lease.Deadline(), now)
-	o.suspect(suspect{count: &o.found.Unnotified.Count, client: v.participant.Client, keys: v.keys(), since: over, evidence: &Evidence{
+func (o *Oracle) Unnotified(v *Hold, now time.Time) {
+	over := earlier(v.Lease.Deadline(), now)
+	o.suspect(suspect{count: &o.found.Unnotified.Count, client: v.Client, keys: v.keys(), since: over, evidence: &Evidence{
 		Violation: Unnotified, Key: v.section.name, At: now, Length: now.Sub(over), First: v.side(now),
 	}})
 }
 
 // Lost suspects the loss of a renewed lease before its holder was done.
-func (o *Oracle) Lost(v *Occupancy, now time.Time) {
+func (o *Oracle) Lost(v *Hold, now time.Time) {
 	since := v.since
-	if renewed := v.lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
+	if renewed := v.Lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
 		since = renewed // the lock was certainly there
 	}
-	o.suspect(suspect{count: &o.found.UnexplainedLoss.Count, client: v.participant.Client, keys: v.keys(), since: since, evidence: &Evidence{
+	o.suspect(suspect{count: &o.found.UnexplainedLoss.Count, client: v.Client, keys: v.keys(), since: since, evidence: &Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
 	}})
 }
 
 // keys returns the keys of the hold.
-func (v *Occupancy) keys() (all []int) {
+func (v *Hold) keys() (all []int) {
 	for ; v != nil; v = v.next {
 		all = append(all, v.section.index)
 	}
@@ -289,7 +287,7 @@ func (v *Occupancy) keys() (all []int) {
 }
 
 // nested reports whether the hold has several entries.
-func (v *Occupancy) nested() bool { return !v.participant.First.IsZero() }
+func (v *Hold) nested() bool { return !v.First.IsZero() }
 
 // countStreak counts acquires in a row.
 func (s *criticalSection) countStreak(client int) {
@@ -304,7 +302,7 @@ func (s *criticalSection) countStreak(client int) {
 }
 
 // Leave records that a client leaves. The caller must call it before the release.
-func (o *Oracle) Leave(v *Occupancy, now time.Time) {
+func (o *Oracle) Leave(v *Hold, now time.Time) {
 	if o.config.Sets {
 		o.anyHold.end(v.end(now))
 	}
@@ -313,7 +311,7 @@ func (o *Oracle) Leave(v *Occupancy, now time.Time) {
 	}
 }
 
-func (o *Oracle) leave(v *Occupancy, now time.Time) {
+func (o *Oracle) leave(v *Hold, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,7 +349,7 @@ func (o *Oracle) leave(v *Occupancy, now time.Time) {
 }
 
 // Faulted records a fault that affects a client inside a hold.
-func (o *Oracle) Faulted(v *Occupancy, fault string) {
+func (o *Oracle) Faulted(v *Hold, fault string) {
 	for ; v != nil; v = v.next {
 		v.section.mu.Lock()
 		v.fault = fault
@@ -421,7 +419,7 @@ func (o *Oracle) Restart() {
 // Held returns a key that a client holds now; ok is false if there is none.
 func (o *Oracle) Held() (key int, ok bool) {
 	for s := range o.locked {
-		if slices.ContainsFunc(s.inside, (*Occupancy).valid) {
+		if slices.ContainsFunc(s.inside, (*Hold).valid) {
 			return key, true
 		}
 		key++
@@ -441,38 +439,38 @@ func (o *Oracle) Touched() []string {
 }
 
 // valid reports whether the lease of the hold is valid.
-func (v *Occupancy) valid() bool { return v.lease.Valid() }
+func (v *Hold) valid() bool { return v.Lease.Valid() }
 
 // acquiredSince returns a time after which the lock was acquired: the begin of the hold, or
 // when its lease began if that is earlier. The reply is on its way in between.
-func (o *Oracle) acquiredSince(v *Occupancy) time.Time {
+func (o *Oracle) acquiredSince(v *Hold) time.Time {
 	since := v.Began
 	if v.nested() {
-		since = earlier(since, v.participant.First)
+		since = earlier(since, v.First)
 	}
 	if o.config.TTL > 0 {
-		since = earlier(since, v.lease.Deadline().Add(-o.config.TTL))
+		since = earlier(since, v.Lease.Deadline().Add(-o.config.TTL))
 	}
 	return since
 }
 
 // over reports whether the lease is certainly over.
-func (v *Occupancy) over(now time.Time) bool {
+func (v *Hold) over(now time.Time) bool {
 	return !v.valid() && !now.Before(v.latest(now))
 }
 
 // latest returns the latest end of a lease that is no longer valid. A lease that ended
 // before its deadline was reported lost.
-func (v *Occupancy) latest(now time.Time) time.Time {
-	if deadline := v.lease.Deadline(); now.Before(deadline) {
+func (v *Hold) latest(now time.Time) time.Time {
+	if deadline := v.Lease.Deadline(); now.Before(deadline) {
 		return now
 	}
-	return v.lease.Latest()
+	return v.Lease.Latest()
 }
 
 // end returns the end of the hold, if it leaves now.
-func (v *Occupancy) end(now time.Time) time.Time {
-	if deadline := v.lease.Deadline(); !v.valid() && deadline.Before(now) {
+func (v *Hold) end(now time.Time) time.Time {
+	if deadline := v.Lease.Deadline(); !v.valid() && deadline.Before(now) {
 		return deadline
 	}
 	return now
@@ -480,9 +478,9 @@ func (v *Occupancy) end(now time.Time) time.Time {
 
 // side returns the hold as evidence at the time now. The caller holds section.mu, or is the
 // client of the hold.
-func (v *Occupancy) side(now time.Time) Side {
+func (v *Hold) side(now time.Time) Side {
 	return Side{
-		Client: v.participant.Client + 1, Token: v.participant.Token, Fence: v.participant.Fence, Reader: v.participant.Shared,
-		From: v.Began, To: now, Inside: !v.left, Deadline: v.lease.Deadline(),
+		Client: v.Client + 1, Token: v.Token, Fence: v.Fence, Reader: v.Shared,
+		From: v.Began, To: now, Inside: !v.left, Deadline: v.Lease.Deadline(),
 	}
 }

@@ -66,7 +66,7 @@ func replay(history []interval, limit int) overlaps {
 	clock := &clock{zero}
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
 	o := New(Config{Keys: make([]string, keys), Limit: limit, Patience: time.Hour})
-	visits := make([]*Occupancy, len(history))
+	visits := make([]*Hold, len(history))
 	for _, s := range steps {
 		clock.now = at(s.at)
 		if !s.enter {
@@ -74,7 +74,7 @@ func replay(history []interval, limit int) overlaps {
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.Enter(h.key, Participant{}, leaseUntil{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+		visits[s.hold] = o.Enter(h.key, Hold{Lease: leaseUntil{clock, at(cmp.Or(h.deadline, 1<<40))}}, clock.now)
 	}
 	return overlapsOf(o)
 }
@@ -207,12 +207,12 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				guard.Lock()
-				v := o.Enter(0, Participant{}, always{}, time.Now())
+				v := o.Enter(0, Hold{Lease: always{}}, time.Now())
 				o.Leave(v, time.Now())
 				guard.Unlock()
 			}
 			// Key 1 admits every client at once.
-			v := o.Enter(1, Participant{}, always{}, time.Now())
+			v := o.Enter(1, Hold{Lease: always{}}, time.Now())
 			inside.Done()
 			<-leave
 			o.Leave(v, time.Now())
@@ -233,10 +233,10 @@ func BenchmarkOracle(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			o := New(Config{Keys: make([]string, 1), Limit: c.limit, Patience: time.Hour})
 			for range c.inside {
-				o.Enter(0, Participant{}, always{}, time.Now())
+				o.Enter(0, Hold{Lease: always{}}, time.Now())
 			}
 			for b.Loop() {
-				o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
+				o.Leave(o.Enter(0, Hold{Lease: always{}}, time.Now()), time.Now())
 			}
 			v := o.Violations(time.Now())
 			check.True(b, (v.Harm() > 0) == (c.inside >= c.limit), "%v", v)

@@ -8,7 +8,7 @@ import (
 
 // countWorkOverlap counts a hold that begins while another is inside, also after the end
 // of a lease.
-func (o *Oracle) countWorkOverlap(v *Occupancy) {
+func (o *Oracle) countWorkOverlap(v *Hold) {
 	others := v.section.full(v.conflicts)
 	if others == nil {
 		return
@@ -23,14 +23,14 @@ func (o *Oracle) countWorkOverlap(v *Occupancy) {
 
 // excludes reports whether v must not enter while other, which entered earlier, is
 // inside.
-func (v *Occupancy) excludes(other *Occupancy) bool { return v.conflicts(other) && other.valid() }
+func (v *Hold) excludes(other *Hold) bool { return v.conflicts(other) && other.valid() }
 
 // conflicts reports whether v and other must not work at the same time.
-func (v *Occupancy) conflicts(other *Occupancy) bool {
-	return !(v.participant.Shared && other.participant.Shared)
+func (v *Hold) conflicts(other *Hold) bool {
+	return !(v.Shared && other.Shared)
 }
 
-func inOrder(a, b *Occupancy) (first, second *Occupancy) {
+func inOrder(a, b *Hold) (first, second *Hold) {
 	if b.number < a.number {
 		return b, a
 	}
@@ -39,19 +39,19 @@ func inOrder(a, b *Occupancy) (first, second *Occupancy) {
 
 // before returns first and other holds that entered before second, as many as the limit
 // at most, in order of entry.
-func (s *criticalSection) before(first, second *Occupancy) []*Occupancy {
-	all := []*Occupancy{first}
+func (s *criticalSection) before(first, second *Hold) []*Hold {
+	all := []*Hold{first}
 	for _, other := range s.inside {
 		if len(all) < s.admits() && other.number < second.number && other.conflicts(second) && other != first {
 			all = append(all, other)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Occupancy) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(all, func(a, b *Hold) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 
 // doubtful returns the overlap of earlier holds with second as a suspect.
-func (o *Oracle) doubtful(earliest []*Occupancy, second *Occupancy) suspect {
+func (o *Oracle) doubtful(earliest []*Hold, second *Hold) suspect {
 	since := second.since // its reply may have been on its way while an earlier one was granted
 	for _, v := range earliest {
 		since = earlier(since, v.since)
@@ -60,14 +60,14 @@ func (o *Oracle) doubtful(earliest []*Occupancy, second *Occupancy) suspect {
 }
 
 // causeOf names the known cause of an overlap, "" if there is none.
-func (o *Oracle) causeOf(earliest []*Occupancy, second *Occupancy) string {
+func (o *Oracle) causeOf(earliest []*Hold, second *Hold) string {
 	o.mu.Lock()
 	t, _ := o.explain(o.doubtful(earliest, second))
 	o.mu.Unlock()
 	if t != nil {
 		return string(t.Cause)
 	}
-	for _, v := range []*Occupancy{earliest[0], second} {
+	for _, v := range []*Hold{earliest[0], second} {
 		if cause := v.knownCause(); cause != "" {
 			return cause
 		}
@@ -76,19 +76,19 @@ func (o *Oracle) causeOf(earliest []*Occupancy, second *Occupancy) string {
 }
 
 // knownCause names the fault and the flaw of a holder. section.mu must be held.
-func (v *Occupancy) knownCause() string {
+func (v *Hold) knownCause() string {
 	switch {
-	case v.fault != "" && v.participant.Flaw != "":
-		return v.fault + ", " + v.participant.Flaw
+	case v.fault != "" && v.Flaw != "":
+		return v.fault + ", " + v.Flaw
 	case v.fault != "":
 		return v.fault
 	}
-	return v.participant.Flaw
+	return v.Flaw
 }
 
 // countOverlap counts an overlap of a hold with earlier ones, as many as the limit.
 // section.mu must be held.
-func (o *Oracle) countOverlap(earlier []*Occupancy, second *Occupancy) {
+func (o *Oracle) countOverlap(earlier []*Hold, second *Hold) {
 	second.granted, second.overlapped = true, earlier
 	for _, v := range earlier {
 		o.confirm(v, second.Began)
@@ -106,7 +106,7 @@ func (o *Oracle) countOverlap(earlier []*Occupancy, second *Occupancy) {
 
 // overlapEnded reports holds that were inside at the same time, the last of which is
 // second, when the first of them leaves. It reports each counted overlap once.
-func (o *Oracle) overlapEnded(second *Occupancy, now time.Time) {
+func (o *Oracle) overlapEnded(second *Hold, now time.Time) {
 	if second.reported {
 		return
 	}
@@ -138,7 +138,7 @@ func earlier(a, b time.Time) time.Time {
 // were inside together, and the last of these to enter. The others are in order of
 // entry. It stops when that many have valid leases: later ones were inside together
 // with v for a shorter time.
-func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (longest time.Duration, last *Occupancy) {
+func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Duration, last *Hold) {
 	limit := v.section.admits()
 	var one [1]time.Time
 	ends := one[:0] // the latest ends so far, as many as the limit, in descending order
@@ -183,13 +183,13 @@ func insert(times []time.Time, n int, t time.Time) []time.Time {
 // inside, one of them has lost its lock to this release. If success is only claimed, the
 // violation is counted when that holder turns out to have lost its lock: by [Oracle.Removed]
 // or because another client enters.
-func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
+func (o *Oracle) Unlocked(v *Hold, decided, now time.Time) {
 	for ; v != nil; v = v.next {
 		o.unlocked(v, decided, now)
 	}
 }
 
-func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
+func (o *Oracle) unlocked(v *Hold, decided, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 
 // Removed records that the lock of a holder was lost before the end of its lease. It
 // counts the foreign unlock that explains this, if there was one.
-func (o *Oracle) Removed(v *Occupancy, now time.Time) {
+func (o *Oracle) Removed(v *Hold, now time.Time) {
 	for ; v != nil; v = v.next {
 		v.section.mu.Lock()
 		o.confirm(v, now)
@@ -234,13 +234,13 @@ func (o *Oracle) Removed(v *Occupancy, now time.Time) {
 
 // confirm counts the foreign unlock that removed the lock of v before now, unless something
 // else may have removed it. section.mu must be held.
-func (o *Oracle) confirm(v *Occupancy, now time.Time) {
+func (o *Oracle) confirm(v *Hold, now time.Time) {
 	e := v.removed
 	v.removed = nil
 	if e == nil {
 		return
 	}
-	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.participant.Client, keys: []int{v.section.index}}) {
+	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.Client, keys: []int{v.section.index}}) {
 		o.keep(&o.found.ForeignUnlock.Count, *e)
 	}
 }

@@ -58,8 +58,8 @@ const queueWithin = 2 * time.Second
 
 // checkOvertaken checks whether the lock served the holder before a client that was in the
 // queue when the holder asked.
-func (o *Oracle) checkOvertaken(v *Occupancy) {
-	joined := v.participant.Asked.Add(-queueWithin) // a client that could join then was in the queue
+func (o *Oracle) checkOvertaken(v *Hold) {
+	joined := v.Asked.Add(-queueWithin) // a client that could join then was in the queue
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Before(joined) && a.Ctx.Err() == nil {
 			o.suspect(suspect{count: &o.found.Overtaken.Count, client: a.Client, keys: []int{v.section.index}, since: a.Asked, joined: joined, evidence: &Evidence{

@@ -61,7 +61,7 @@ func (o *Oracle) calm(s span) time.Duration {
 
 // Forgotten records that a fault makes the client of a hold forget to release it, so that
 // the keys stay locked.
-func (o *Oracle) Forgotten(v *Occupancy) {
+func (o *Oracle) Forgotten(v *Hold) {
 	for ; v != nil; v = v.next {
 		v.section.mu.Lock()
 		v.section.forgot = true
@@ -106,7 +106,7 @@ func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 
 // nthLast returns the end of the hold that ends at place n, from the last one. There
 // are at least n holds.
-func nthLast(holds []*Occupancy, n int, now time.Time) time.Time {
+func nthLast(holds []*Hold, n int, now time.Time) time.Time {
 	ends := make([]time.Time, len(holds))
 	for i, v := range holds {
 		ends[i] = v.end(now)

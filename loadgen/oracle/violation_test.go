@@ -26,11 +26,11 @@ func (th *oracleTest) at(ms int) time.Time {
 }
 
 // enters lets a client acquire the lock at a time, with a lease until a deadline.
-func (th *oracleTest) enter(participant Participant, at, deadline int) *Occupancy {
+func (th *oracleTest) enter(h Hold, at, deadline int) *Hold {
 	now := th.at(at)
-	participant.Asked = now
-	th.WaiterAdded(0, &Attempt{Client: participant.Client, Asked: now, Ctx: th.t.Context()})
-	return th.Enter(0, participant, leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
+	h.Asked, h.Lease = now, leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}
+	th.WaiterAdded(0, &Attempt{Client: h.Client, Asked: now, Ctx: th.t.Context()})
+	return th.Enter(0, h, now)
 }
 
 func (th *oracleTest) wipeBegan(key int, cause Cause, at int) {
@@ -55,7 +55,7 @@ func (th *oracleTest) wantViolations(want violations) {
 
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 	th := newOracleTest(t)
-	v := th.enter(Participant{Client: 1}, 0, 1000)
+	v := th.enter(Hold{Client: 1}, 0, 1000)
 	check.True(t, th.Write(v, false, th.at(999)), "a write in time was refused")
 	th.wantViolations(violations{})
 	check.False(t, th.Write(v, true, th.at(1250)), "a polite client wrote")
@@ -71,13 +71,13 @@ func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 	for _, fence := range []int64{0, 7} {
 		th := newOracleTest(t)
-		first := th.enter(Participant{Client: 1, Fence: fence}, 0, 1000)
+		first := th.enter(Hold{Client: 1, Fence: fence}, 0, 1000)
 		th.Faulted(first, "freeze")
 		next := fence
 		if fence > 0 {
 			next++
 		}
-		second := th.enter(Participant{Client: 2, Fence: next}, 1100, 2100)
+		second := th.enter(Hold{Client: 2, Fence: next}, 1100, 2100)
 		accepted := th.Write(first, false, th.at(1200))
 		check.Equal(t, accepted, fence == 0, "number %d: accepted", fence)
 		check.True(t, th.Write(second, true, th.at(1300)), "the holder's own write was refused")
@@ -94,23 +94,23 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 
 func TestReadersDoNotExcludeEachOther(t *testing.T) {
 	th := newOracleTest(t)
-	first := th.enter(Participant{Client: 1, Shared: true}, 0, 1000)
-	second := th.enter(Participant{Client: 2, Shared: true}, 10, 1010)
+	first := th.enter(Hold{Client: 1, Shared: true}, 0, 1000)
+	second := th.enter(Hold{Client: 2, Shared: true}, 10, 1010)
 	th.wantViolations(violations{})
-	th.enter(Participant{Client: 3}, 20, 1020)
+	th.enter(Hold{Client: 3}, 20, 1020)
 	th.wantViolations(violations{overlaps: 1})
 	th.Leave(second, th.at(50))
 	th.Leave(first, th.at(50))
 	m := th.violations()
 	check.True(t, m.Overlap.Longest == 30*time.Millisecond && !m.Evidence[0].Second.Reader && m.Evidence[0].First.Reader, "got %+v", m)
-	th.enter(Participant{Client: 4, Shared: true}, 60, 1060)
+	th.enter(Hold{Client: 4, Shared: true}, 60, 1060)
 	th.wantViolations(violations{overlaps: 2})
 }
 
 func TestAReleaseThatRemovedAnotherClientsLockIsForeign(t *testing.T) {
 	th := newOracleTest(t)
-	late := th.enter(Participant{Client: 1}, 0, 1000)
-	next := th.enter(Participant{Client: 2}, 1100, 2100)
+	late := th.enter(Hold{Client: 1}, 0, 1000)
+	next := th.enter(Hold{Client: 2}, 1100, 2100)
 	th.Leave(late, th.at(1200))
 	th.Unlocked(late, th.at(1200), th.at(1201))
 	th.wantViolations(violations{foreign: 1})
@@ -121,30 +121,30 @@ func TestAReleaseThatRemovedAnotherClientsLockIsForeign(t *testing.T) {
 
 func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
 	for what, c := range map[string]struct {
-		then    func(th *oracleTest, next *Occupancy)
+		then    func(th *oracleTest, next *Hold)
 		foreign int64
 	}{
-		"the next one finds its lock": {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)) }, 0},
-		"the next one loses its lock": {func(th *oracleTest, next *Occupancy) {
+		"the next one finds its lock": {func(th *oracleTest, next *Hold) { th.Leave(next, th.at(1300)) }, 0},
+		"the next one loses its lock": {func(th *oracleTest, next *Hold) {
 			th.Leave(next, th.at(1300))
 			th.Removed(next, th.clock.now)
 			th.Removed(next, th.clock.now)
 		}, 1},
-		"another client enters": {func(th *oracleTest, next *Occupancy) { th.enter(Participant{Client: 3}, 1300, 2300) }, 1},
-		"a fault strikes the next one": {func(th *oracleTest, next *Occupancy) {
+		"another client enters": {func(th *oracleTest, next *Hold) { th.enter(Hold{Client: 3}, 1300, 2300) }, 1},
+		"a fault strikes the next one": {func(th *oracleTest, next *Hold) {
 			th.Troubled(Trouble{Cause: "freeze", Client: 2, Key: Everybody, From: th.at(1150), To: th.at(1160)})
 			th.Removed(next, th.at(1300))
 		}, 0},
-		"a fault deletes the lock": {func(th *oracleTest, next *Occupancy) { th.Wipe(0, "steal", th.at(1250)); th.Removed(next, th.at(1300)) }, 0},
-		"a fault deletes all the locks": {func(th *oracleTest, next *Occupancy) {
+		"a fault deletes the lock": {func(th *oracleTest, next *Hold) { th.Wipe(0, "steal", th.at(1250)); th.Removed(next, th.at(1300)) }, 0},
+		"a fault deletes all the locks": {func(th *oracleTest, next *Hold) {
 			th.Wipe(-1, "flush", th.at(1250))
 			th.Removed(next, th.at(1300))
 		}, 0},
 	} {
 		th := newOracleTest(t)
 		th.Oracle.config.Claimed = true
-		late := th.enter(Participant{Client: 1}, 0, 1000)
-		next := th.enter(Participant{Client: 2}, 1100, 2100)
+		late := th.enter(Hold{Client: 1}, 0, 1000)
+		next := th.enter(Hold{Client: 2}, 1100, 2100)
 		th.Leave(late, th.at(1200))
 		th.Unlocked(late, th.at(1200), th.at(1201))
 		c.then(th, next)
@@ -154,16 +154,16 @@ func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
 
 func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 	th := newOracleTest(t)
-	v := th.enter(Participant{Client: 1}, 0, 1000)
+	v := th.enter(Hold{Client: 1}, 0, 1000)
 	th.Leave(v, th.at(500))
-	th.enter(Participant{Client: 2}, 501, 1501) // before the reply to the release arrived
+	th.enter(Hold{Client: 2}, 501, 1501) // before the reply to the release arrived
 	th.Unlocked(v, th.at(500), th.at(502))
 	th.wantViolations(violations{})
 }
 
 func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th := newOracleTest(t)
-	v := th.enter(Participant{Client: 1}, 0, 10_000)
+	v := th.enter(Hold{Client: 1}, 0, 10_000)
 	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
 	th.at(9_000)
 	th.wantViolations(violations{}) // it is held
@@ -174,7 +174,7 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th.wantViolations(violations{stuck: 1})
 	th.WaiterGone(0, 98, th.at(14_000))
 	th.wantViolations(violations{stuck: 1})
-	th.enter(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
+	th.enter(Hold{Client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.wantViolations(violations{stuck: 1})
 	e := th.violations().Evidence
 	check.True(t, len(e) == 1 && e[0].Length == 4*time.Second, "evidence %+v", e)
@@ -184,7 +184,7 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		th := newOracleTest(t)
-		v := th.enter(Participant{Client: 1}, 0, 1000)
+		v := th.enter(Hold{Client: 1}, 0, 1000)
 		th.Leave(v, th.at(500))
 		if forgotten {
 			th.Forgotten(v)
@@ -207,16 +207,16 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 // The end of a hold in the evidence is known only if the client has left.
 func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
 	th := newOracleTest(t)
-	first := th.enter(Participant{Client: 1}, 0, 1000)
-	second := th.enter(Participant{Client: 2}, 1100, 2100)
+	first := th.enter(Hold{Client: 1}, 0, 1000)
+	second := th.enter(Hold{Client: 2}, 1100, 2100)
 	th.Leave(second, th.at(1200))
 	th.Write(first, false, th.at(1300))
 	th.Leave(first, th.at(1400))
 	for _, e := range th.violations().Evidence {
 		check.True(t, e.First.Inside && !e.Second.Inside, "%s: %+v", e.Violation, e)
 	}
-	third := th.enter(Participant{Client: 3}, 1500, 1600)
-	th.enter(Participant{Client: 4}, 1700, 2700)
+	third := th.enter(Hold{Client: 3}, 1500, 1600)
+	th.enter(Hold{Client: 4}, 1700, 2700)
 	th.Leave(third, th.at(1800))
 	all := th.violations().Evidence
 	check.Require(t, len(all) == 4, "%+v", all)
@@ -227,7 +227,7 @@ func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
 
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := newOracleTest(t)
-	th.enter(Participant{Client: 1}, 0, 1000) // frozen: it never leaves
+	th.enter(Hold{Client: 1}, 0, 1000) // frozen: it never leaves
 	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(500), Ctx: t.Context()})
 	th.at(3900)
 	th.wantViolations(violations{})
@@ -238,16 +238,16 @@ func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	for _, key := range []int{0, -1} {
 		th := newOracleTest(t)
-		first := th.enter(Participant{Client: 1}, 0, 1000)
+		first := th.enter(Hold{Client: 1}, 0, 1000)
 		th.Wipe(key, "steal", th.at(100))
-		th.enter(Participant{Client: 2}, 200, 1200)
+		th.enter(Hold{Client: 2}, 200, 1200)
 		th.wantViolations(violations{overlaps: 1, excused: 1})
 		th.Leave(first, th.at(300))
 		e := th.violations().Evidence[0]
 		check.True(t, e.Cause == "steal" && e.Length == 100*time.Millisecond, "evidence %+v", e)
 		// The second client holds the key rightfully, so another one beside it
 		// is a fault of the lock.
-		th.enter(Participant{Client: 3}, 400, 1400)
+		th.enter(Hold{Client: 3}, 400, 1400)
 		th.wantViolations(violations{overlaps: 2, excused: 1})
 	}
 }
@@ -255,13 +255,13 @@ func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 func TestAFaultThatDeletedNothingExcusesNothing(t *testing.T) {
 	for key, earlier := range map[int]bool{0: false, -1: true} {
 		th := newOracleTest(t)
-		th.enter(Participant{Client: 1}, 0, 1000)
+		th.enter(Hold{Client: 1}, 0, 1000)
 		if earlier {
 			th.Wipe(key, "steal", th.at(50))
 		}
 		th.wipeBegan(key, "flush", 100)
 		th.TroubleUndone("flush", Everybody, key)
-		th.enter(Participant{Client: 2}, 200, 1200)
+		th.enter(Hold{Client: 2}, 200, 1200)
 		want := violations{overlaps: 1}
 		if earlier {
 			want.excused = 1
@@ -273,7 +273,7 @@ func TestAFaultThatDeletedNothingExcusesNothing(t *testing.T) {
 func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	th, reported := newOracleTest(t), 0
 	th.config.Report = func(Evidence) { reported++ }
-	v := th.enter(Participant{}, 0, 1)
+	v := th.enter(Hold{}, 0, 1)
 	for i := range 100 {
 		th.Write(v, false, th.at(10+i))
 	}
@@ -286,12 +286,12 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	th := newOracleTest(t)
 	var gaps []time.Duration
 	th.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first := th.enter(Participant{Client: 1}, 0, 10_000)
+	first := th.enter(Hold{Client: 1}, 0, 10_000)
 	th.WaiterAdded(0, &Attempt{Client: 2, Asked: th.at(50), Ctx: t.Context()})
 	th.Leave(first, th.at(100))
-	second := th.Enter(0, Participant{Client: 2, Asked: th.at(50)}, leaseUntil{th.clock, th.at(20_000)}, th.at(130))
+	second := th.Enter(0, Hold{Client: 2, Asked: th.at(50), Lease: leaseUntil{th.clock, th.at(20_000)}}, th.at(130))
 	th.Leave(second, th.at(200))
-	th.enter(Participant{Client: 3}, 300, 30_000) // its attempt began when the key was free
+	th.enter(Hold{Client: 3}, 300, 30_000) // its attempt began when the key was free
 	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
 	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
 	th.at(500)
@@ -306,8 +306,8 @@ func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 		return clock.now
 	}
 	o := New(Config{Keys: []string{"a", "b", "nobody's"}, Patience: time.Hour})
-	a := o.Enter(0, Participant{}, always{}, at(0))
-	b := o.Enter(1, Participant{}, always{}, at(0))
+	a := o.Enter(0, Hold{Lease: always{}}, at(0))
+	b := o.Enter(1, Hold{Lease: always{}}, at(0))
 	o.Leave(a, at(100))
 	o.Leave(b, at(300))
 	held, _ := o.Usage(400*time.Millisecond, at(400))
@@ -317,13 +317,13 @@ func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	th := newOracleTest(t)
 	for i := range 3 {
-		th.Leave(th.enter(Participant{Client: 1}, 100*i, 10_000), th.at(100*i+50))
+		th.Leave(th.enter(Hold{Client: 1}, 100*i, 10_000), th.at(100*i+50))
 	}
 	_, streak := th.Usage(time.Second, th.clock.now)
 	check.True(t, streak == 0, "no other client waits, but a streak of %d", streak)
 	th.WaiterAdded(0, &Attempt{Client: 9, Asked: th.at(400), Ctx: t.Context()})
 	for i := range 2 {
-		th.Leave(th.enter(Participant{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
+		th.Leave(th.enter(Hold{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
 	}
 	_, streak = th.Usage(time.Second, th.clock.now)
 	check.True(t, streak == 2, "a streak of %d, want 2", streak)
@@ -331,9 +331,9 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 
 func TestWorkOverlapsAreCountedAlsoAfterTheEndOfALease(t *testing.T) {
 	th := newOracleTest(t)
-	first := th.enter(Participant{Client: 1}, 0, 1000)
-	second := th.enter(Participant{Client: 2}, 1500, 2500) // allowed, while the first still works
-	reader := th.enter(Participant{Client: 3, Shared: true}, 1600, 2600)
+	first := th.enter(Hold{Client: 1}, 0, 1000)
+	second := th.enter(Hold{Client: 2}, 1500, 2500) // allowed, while the first still works
+	reader := th.enter(Hold{Client: 3, Shared: true}, 1600, 2600)
 	th.Leave(first, th.at(2000))
 	th.Leave(second, th.at(2100))
 	th.Leave(reader, th.at(2200))
@@ -380,7 +380,7 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		if c.cause != "" {
 			th.Troubled(Trouble{Cause: c.cause, Client: Everybody, Key: Everybody, From: th.at(c.end - 300), To: th.at(c.end)})
 		}
-		th.enter(Participant{Client: 2}, c.came, 10_000)
+		th.enter(Hold{Client: 2}, c.came, 10_000)
 		th.Settle(th.clock.now)
 		got := th.violations()
 		check.Equal(t, got.Overtaken.Count, c.want, "%s", c.name)
@@ -397,9 +397,9 @@ func newSemaphoreTest(t *testing.T, limit int) *oracleTest {
 
 func TestTheEvidenceOfASemaphoreNamesAllHolders(t *testing.T) {
 	th := newSemaphoreTest(t, 3)
-	var holds []*Occupancy
+	var holds []*Hold
 	for i := range 4 {
-		holds = append(holds, th.enter(Participant{Client: i}, 10*i, []int{1000, 1000, 65, 1000}[i]))
+		holds = append(holds, th.enter(Hold{Client: i}, 10*i, []int{1000, 1000, 65, 1000}[i]))
 	}
 	th.wantViolations(violations{overlaps: 1})
 	th.Leave(holds[1], th.at(80))
@@ -417,14 +417,14 @@ func TestTheEvidenceOfASemaphoreNamesAllHolders(t *testing.T) {
 
 func TestWorkOfMoreThanTheLimitIsAWorkOverlap(t *testing.T) {
 	th := newSemaphoreTest(t, 2)
-	first := th.enter(Participant{Client: 1}, 0, 1000)
-	th.enter(Participant{Client: 2}, 100, 9000)
+	first := th.enter(Hold{Client: 1}, 0, 1000)
+	th.enter(Hold{Client: 2}, 100, 9000)
 	if got := th.violations(); got.WorkOverlap.Count != 0 {
 		t.Errorf("two of two: %+v", got.WorkOverlap)
 	}
 	check.True(t, th.Write(first, false, th.at(1100)), "refused") // late, and no other client has its place
 	th.wantViolations(violations{late: 1})
-	th.enter(Participant{Client: 3}, 1200, 9000)
+	th.enter(Hold{Client: 3}, 1200, 9000)
 	th.Write(first, false, th.at(1300))
 	th.wantViolations(violations{late: 2, corrupt: 1})
 	th.Leave(first, th.at(1500))
@@ -435,11 +435,11 @@ func TestWorkOfMoreThanTheLimitIsAWorkOverlap(t *testing.T) {
 
 func TestAReleaseThatFreedMoreThanItsPermitIsForeign(t *testing.T) {
 	th := newSemaphoreTest(t, 2)
-	late := th.enter(Participant{Client: 1}, 0, 1000)
-	th.enter(Participant{Client: 2}, 100, 9000)
+	late := th.enter(Hold{Client: 1}, 0, 1000)
+	th.enter(Hold{Client: 2}, 100, 9000)
 	th.Unlocked(late, th.at(1100), th.at(1101)) // its permit may have been there still
 	th.wantViolations(violations{})
-	th.enter(Participant{Client: 3}, 1200, 9000)
+	th.enter(Hold{Client: 3}, 1200, 9000)
 	th.Leave(late, th.at(1300))
 	th.Unlocked(late, th.at(1300), th.at(1301))
 	th.wantViolations(violations{foreign: 1})
@@ -448,8 +448,8 @@ func TestAReleaseThatFreedMoreThanItsPermitIsForeign(t *testing.T) {
 func TestASemaphoreWithAPermitThatNoClientCanAcquireIsStuck(t *testing.T) {
 	for _, limit := range []int{2, 3} {
 		th := newSemaphoreTest(t, limit)
-		th.enter(Participant{Client: 1}, 0, 90_000)
-		th.enter(Participant{Client: 2}, 0, 10_000)
+		th.enter(Hold{Client: 1}, 0, 90_000)
+		th.enter(Hold{Client: 2}, 0, 10_000)
 		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
 		th.at(9_000)
 		th.wantViolations(violations{stuck: int64(limit - 2)}) // a third permit is free
@@ -462,8 +462,8 @@ func TestASemaphoreWithAPermitThatNoClientCanAcquireIsStuck(t *testing.T) {
 
 func TestTheUtilisationOfASemaphoreIsThatOfItsPermits(t *testing.T) {
 	th := newSemaphoreTest(t, 4)
-	first := th.enter(Participant{Client: 1}, 0, 9000)
-	th.enter(Participant{Client: 2}, 500, 9000)
+	first := th.enter(Hold{Client: 1}, 0, 9000)
+	th.enter(Hold{Client: 2}, 500, 9000)
 	th.Leave(first, th.at(1000))
 	held, _ := th.Usage(time.Second, th.clock.now)
 	check.True(t, held == 0.375, "1 s and 0.5 s of four permits in 1 s: %g", held)
@@ -481,13 +481,13 @@ func newSetTest(t *testing.T) (*Oracle, func(ms int) time.Time, *clock) {
 
 func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 	o, at, clock := newSetTest(t)
-	both := o.Enter(0, Participant{Client: 1}, leaseUntil{clock, at(1000)}, at(0), 2)
+	both := o.Enter(0, Hold{Client: 1, Lease: leaseUntil{clock, at(1000)}}, at(0), 2)
 	o.Faulted(both, "freeze")
-	alone := o.Enter(1, Participant{Client: 2}, always{}, at(100))
+	alone := o.Enter(1, Hold{Client: 2, Lease: always{}}, at(100))
 	if got := o.Violations(clock.now); got.Harm() != 0 {
 		t.Errorf("different keys: %+v", got)
 	}
-	beside := o.Enter(2, Participant{Client: 3}, always{}, at(200), 1)
+	beside := o.Enter(2, Hold{Client: 3, Lease: always{}}, at(200), 1)
 	o.Leave(alone, at(250))
 	check.Equal(t, o.Write(both, false, at(1100)), true, "refused")
 	o.Leave(both, at(1200))
@@ -507,7 +507,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 
 func TestAKeyIsNotStuckWhileAnotherOneOfItsSetIsHeld(t *testing.T) {
 	o, at, clock := newSetTest(t)
-	held := o.Enter(1, Participant{Client: 1}, always{}, at(0), 2)
+	held := o.Enter(1, Hold{Client: 1, Lease: always{}}, at(0), 2)
 	for key := range 2 {
 		o.WaiterAdded(key, &Attempt{Client: 2, Asked: at(0), Ctx: t.Context()})
 	}
@@ -522,13 +522,13 @@ func TestTheHandoffOfASetIsTimedFromTheReleaseOfItsLastKey(t *testing.T) {
 	o, at, _ := newSetTest(t)
 	var gaps []time.Duration
 	o.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first, second := o.Enter(0, Participant{Client: 1}, always{}, at(0)), o.Enter(1, Participant{Client: 2}, always{}, at(0))
+	first, second := o.Enter(0, Hold{Client: 1, Lease: always{}}, at(0)), o.Enter(1, Hold{Client: 2, Lease: always{}}, at(0))
 	for key := range 2 {
 		o.WaiterAdded(key, &Attempt{Client: 3, Asked: at(50), Ctx: t.Context()})
 	}
 	o.Leave(first, at(100))
 	o.Leave(second, at(400))
-	o.Enter(0, Participant{Client: 3, Asked: at(50)}, always{}, at(430), 1)
+	o.Enter(0, Hold{Client: 3, Asked: at(50), Lease: always{}}, at(430), 1)
 	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
 }
 
@@ -539,9 +539,9 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 	}{{0, false}, {1, true}, {2, false}} {
 		var h History
 		o, at, _ := newSetTest(t)
-		both := o.Enter(0, Participant{Client: 1}, always{}, at(10), 2)
+		both := o.Enter(0, Hold{Client: 1, Lease: always{}}, at(10), 2)
 		h.Acquired(both, at(0), at(10))
-		other := o.Enter(c.second, Participant{Client: 2}, always{}, at(20))
+		other := o.Enter(c.second, Hold{Client: 2, Lease: always{}}, at(20))
 		h.Acquired(other, at(0), at(20))
 		h.Ended(both, at(30), at(31), true)
 		h.Ended(other, at(40), at(41), true)
@@ -554,8 +554,8 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 // the overlaps that it can have caused; two such faults at once do, too.
 func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
 	overlap := func(th *oracleTest, first, second int) {
-		a := th.enter(Participant{Client: 1}, first, first+1000)
-		b := th.enter(Participant{Client: 2}, second, second+1000)
+		a := th.enter(Hold{Client: 1}, first, first+1000)
+		b := th.enter(Hold{Client: 2}, second, second+1000)
 		th.Leave(a, th.at(second+1))
 		th.Leave(b, th.at(second+2))
 	}
@@ -572,9 +572,9 @@ func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
 	th.wipeEnded(-1, "flush", 1200)
 	overlap(th, 1210, 1220)
 	th.wantViolations(violations{overlaps: 3, excused: 2})
-	first := th.enter(Participant{Client: 1}, 1240, 2240)
+	first := th.enter(Hold{Client: 1}, 1240, 2240)
 	th.wipeEnded(-1, "steal", 1250)
-	th.enter(Participant{Client: 2}, 1260, 2260)
+	th.enter(Hold{Client: 2}, 1260, 2260)
 	th.wantViolations(violations{overlaps: 4, excused: 3})
 	th.Leave(first, th.at(1270))
 
@@ -629,16 +629,16 @@ func TestAWipeExcusesAHoldWhoseReplyWasOnItsWay(t *testing.T) {
 			th.config.TTL = ttl
 			th.wipeBegan(key, "flush", 100)
 			th.wipeEnded(key, "flush", 105)
-			th.enter(Participant{Client: 1}, 110, 1104) // its lease has begun at 104
-			th.enter(Participant{Client: 2}, 120, 1120)
+			th.enter(Hold{Client: 1}, 110, 1104) // its lease has begun at 104
+			th.enter(Hold{Client: 2}, 120, 1120)
 			th.wantViolations(violations{overlaps: 1, excused: excused})
 
 			th = newOracleTest(t)
 			th.config.TTL = ttl
 			th.wipeBegan(key, "flush", 100)
 			th.wipeEnded(key, "flush", 105)
-			th.enter(Participant{Client: 1}, 110, 1106) // after the fault
-			th.enter(Participant{Client: 2}, 120, 1120)
+			th.enter(Hold{Client: 1}, 110, 1106) // after the fault
+			th.enter(Hold{Client: 2}, 120, 1120)
 			th.wantViolations(violations{overlaps: 1})
 		}
 	}
@@ -654,12 +654,12 @@ func TestAWipeBetweenTwoEntriesExcuses(t *testing.T) {
 		th.WaiterAdded(0, &Attempt{Client: 1, Asked: asked, Ctx: t.Context()})
 		th.wipeBegan(0, "steal", 100)
 		th.wipeEnded(0, "steal", 105)
-		participant := Participant{Client: 1, Asked: asked}
+		h := Hold{Client: 1, Asked: asked, Lease: leaseUntil{th.clock, time.Unix(0, 0).Add(1107 * time.Millisecond)}} // the second entry was at 107
 		if nested {
-			participant.First = th.at(95)
+			h.First = th.at(95)
 		}
-		first := th.Enter(0, participant, leaseUntil{th.clock, th.at(1107)}, th.at(110)) // the second entry was at 107
-		th.enter(Participant{Client: 2}, 120, 1120)
+		first := th.Enter(0, h, th.at(110))
+		th.enter(Hold{Client: 2}, 120, 1120)
 		th.Leave(first, th.at(125))
 		th.Unlocked(first, th.at(125), th.at(126))
 		th.wantViolations(want)
@@ -678,10 +678,10 @@ func (l leased) Latest() time.Time { return l.latest }
 // deadline that is early to be safe, counted as late.
 func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 	th := newOracleTest(t)
-	v := th.Enter(0, Participant{Client: 1}, leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}, th.at(0))
+	v := th.Enter(0, Hold{Client: 1, Lease: leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}}, th.at(0))
 	check.False(t, th.Write(v, true, th.at(1450)), "a polite client wrote after its deadline")
 	th.Write(v, false, th.at(1450))
-	th.enter(Participant{Client: 2}, 1460, 9000)
+	th.enter(Hold{Client: 2}, 1460, 9000)
 	th.Write(v, false, th.at(1499))
 	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1510))
@@ -693,8 +693,8 @@ func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 func TestAHoldThatIsOverAtItsBeginIsUnjudged(t *testing.T) {
 	th := newOracleTest(t)
 	th.config.Numbered = true
-	th.enter(Participant{Client: 1, Fence: 7}, 0, 9000)
-	th.enter(Participant{Client: 2, Fence: 6}, 100, 90)
+	th.enter(Hold{Client: 1, Fence: 7}, 0, 9000)
+	th.enter(Hold{Client: 2, Fence: 6}, 100, 90)
 	th.Settle(th.at(200))
 	got := th.violations()
 	check.True(t, got.Unjudged == 1 && got.Broken() == 0 && got.WorkOverlap.Count == 1, "%+v", got)
@@ -707,8 +707,8 @@ func TestALeaseThatComesToLifeAgainOverlaps(t *testing.T) {
 		th := newOracleTest(t)
 		th.WaiterAdded(0, &Attempt{Client: 1, Asked: th.at(0), Ctx: t.Context()})
 		revived := &leaseUntil{th.clock, th.at(1000)}
-		first := th.Enter(0, Participant{Client: 1}, revived, th.at(0))
-		second := th.enter(Participant{Client: 2}, 1100, 9000)
+		first := th.Enter(0, Hold{Client: 1, Lease: revived}, th.at(0))
+		second := th.enter(Hold{Client: 2}, 1100, 9000)
 		th.wantViolations(violations{})
 		revived.deadline = th.at(9000) // by a renewal
 		if firstLeavesFirst {

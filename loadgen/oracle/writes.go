@@ -7,23 +7,23 @@ import (
 // checkFence checks that the fence of a holder is larger than the fence before. It skips
 // a holder whose lease is over: its fence may be old. Holders that are inside together
 // have no order.
-func (o *Oracle) checkFence(v *Occupancy) {
+func (o *Oracle) checkFence(v *Hold) {
 	s := v.section
 	if !o.config.Numbered || s.admits() > 1 || !v.valid() {
 		return
 	}
-	if s.entered > 1 && v.participant.Fence <= s.number {
+	if s.entered > 1 && v.Fence <= s.number {
 		o.suspect(suspect{count: &o.found.FenceOrder.Count, client: Everybody, keys: []int{s.index}, since: earlier(s.numberSince, v.since), evidence: &Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
 		}})
 	}
-	s.number, s.numberSince = v.participant.Fence, v.since
+	s.number, s.numberSince = v.Fence, v.since
 }
 
 // Write records that a client writes to the protected resources of its keys, and reports
 // whether they accept the write. A polite client checks its lease first and does not
 // write without one. Then write returns false and counts no violation.
-func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
+func (o *Oracle) Write(v *Hold, polite bool, now time.Time) bool {
 	if polite && !v.valid() {
 		return false
 	}
@@ -39,13 +39,13 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 }
 
 // write records a write to the resource of one key.
-func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
+func (o *Oracle) write(v *Hold, over bool, now time.Time) bool {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case v.participant.Shared:
-	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
+	case v.Shared:
+	case v.Fence > 0 && v.Fence < s.fence && s.admits() == 1:
 		o.stale(v, StaleWriteRefused, &o.found.StaleWriteRefused.Count, now)
 		return false
 	case over && (s.admits() > 1 && len(s.inside) > s.admits() || s.admits() == 1 && s.entered > v.number): // another client has entered in its place
@@ -54,7 +54,7 @@ func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
 	return true
 }
 
-func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
+func (o *Oracle) lateWork(v *Hold, now time.Time) {
 	v.section.mu.Lock()
 	defer v.section.mu.Unlock()
 	late := now.Sub(v.latest(now))
@@ -68,7 +68,7 @@ func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
 }
 
 // stale counts a write that comes after a later holder entered.
-func (o *Oracle) stale(v *Occupancy, how Violation, count *int64, now time.Time) {
+func (o *Oracle) stale(v *Hold, how Violation, count *int64, now time.Time) {
 	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.knownCause()}
 	for _, other := range v.section.inside {
 		if other.number > v.number {
