@@ -153,15 +153,12 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 	return text.String()
 }
 
-// proveWithin is the time limit for each search in the proof of a history.
-const proveWithin = time.Second
-
 // report prints the results of the runs. Its error has the exit code.
 func (p *program) report(ctx context.Context, o *loadOptions, variants []*variant) error {
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		proof := s.history.Prove(proveWithin)
+		proof := s.history.Prove()
 		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Proof: &proof, Baseline: o.baseline}
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()

@@ -186,7 +186,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	if len(m.Violations.Evidence) == 0 || m.Violations.Evidence[0].First.Token == "" || m.Violations.Evidence[0].Second.Token == "" || m.Violations.Evidence[0].First.Client == m.Violations.Evidence[0].Second.Client {
 		t.Errorf("no evidence of both sides: %+v", m.Violations.Evidence)
 	}
-	p := h.Prove(time.Minute)
+	p := h.Prove()
 	check.True(t, !p.Sound && p.Known, "the history was accepted: %s", p)
 }
 
@@ -201,7 +201,7 @@ func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	want := int64(testtier.Size(500, 10_000, 10_000))
 	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= want })
 	stop(t, r)
-	p := h.Prove(time.Minute)
+	p := h.Prove()
 	check.True(t, p.Sound && p.Holds >= want, "%v", p)
 }
 

@@ -391,7 +391,7 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 		}
 		_ = r.Close() // it may be unable to release what it holds
 		took := time.Since(began)
-		switch proof := h.Prove(time.Minute); {
+		switch proof := h.Prove(); {
 		case m.Violations.Overlap.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count > 0:
 			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Violations.Overlap.Count, m.Violations.ForeignUnlock.Count, m.Violations.StuckKey.Count)
 		case proof.Known && !proof.Sound:
@@ -420,6 +420,6 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	m := r.Metrics()
 	check.True(t, m.Violations.Overlap.Count+m.Violations.ForeignUnlock.Count+m.Violations.StuckKey.Count == 0 && m.Acquired >= 3,
 		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text(), m.Violations.Evidence)
-	p := h.Prove(time.Minute)
+	p := h.Prove()
 	check.True(t, p.Sound, "%v", p)
 }

@@ -118,10 +118,10 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.Acquired(visit, asked, now)
 	always := context.WithoutCancel(halt)
-	seen := f.witness.Enter(always, oracle.ClientLabel(c.number+1), names, next.shared)
+	seen := f.witness.Enter(always, c.number+1, names, next.shared)
 	result := c.work(halt, l, visit, next.hold)
 	if result != workCrashed && result != workLeaked {
-		seen.Leave(always, l.Valid)
+		f.witness.Leave(always, seen, l.Valid)
 	}
 	return c.end(halt, l, visit, next, result)
 }
@@ -172,7 +172,7 @@ func (c *client) end(halt context.Context, l *lease, v *oracle.Hold, next iterat
 		f.oracle.Removed(v, time.Now())
 	}
 	now := time.Now()
-	f.history.Ended(v, left, now, how == released)
+	f.history.Ended(v, left, how == released)
 	f.recorder.end(c.number, how, left.Sub(v.Began), err)
 	c.note(how, next, Event{At: now, Took: left.Sub(v.Began), Deadline: deadline, Told: told}, l, err)
 	return how, err

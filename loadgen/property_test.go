@@ -150,7 +150,7 @@ func runRandomly(t *testing.T, s Scenario, openSession func(sessionConfig) (sess
 		}
 		<-r.Done()
 		_ = r.Close() // a fault may have prevented a release
-		out.metrics, out.proof = r.Metrics(), h.Prove(time.Minute)
+		out.metrics, out.proof = r.Metrics(), h.Prove()
 		out.certain = log.certain(r.Scenario())
 	})
 	return out

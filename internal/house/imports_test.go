@@ -54,7 +54,7 @@ var imports = map[string][]string{
 	"loadgen/external":         {"internal/sigstop"},
 	"loadgen/fit":              {"loadgen"},
 	"loadgen/oracle":           {"internal/humanize"},
-	"loadgen/witness":          {"internal/humanize"},
+	"loadgen/witness":          {"internal/humanize", "loadgen/oracle"},
 	"loadgen/report":           {"internal/htmlpage", "internal/humanize", "loadgen", "loadgen/oracle", "loadgen/witness"},
 	"loadgen/scenarios":        {"loadgen"},
 	"docs":                     {},

@@ -176,15 +176,19 @@ func (s *Spec) Ended(g *Grant) {
 // checkTogether checks that the valid grants of each key could have been granted together.
 func (s *Spec) checkTogether(keys ...string) (broken []string) {
 	for _, key := range keys {
-		var grants oracle.Grants
+		writers, readers := 0, 0
 		var owners []string
-		for i, g := range s.grants {
+		for _, g := range s.grants {
 			if g.Lost || slices.Contains(owners, g.Owner) || !slices.Contains(g.Keys, key) || !g.Valid() {
 				continue
 			}
 			owners = append(owners, g.Owner)
-			var ok bool
-			if grants, ok = grants.Add(int64(i), g.Shared, max(g.Limit, 1)); !ok {
+			if g.Shared {
+				readers++
+			} else {
+				writers++
+			}
+			if !oracle.Admits(writers, readers, g.Limit) {
 				broken = append(broken, fmt.Sprintf("%s hold %q together", strings.Join(owners, " and "), key))
 			}
 		}

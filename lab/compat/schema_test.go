@@ -108,7 +108,7 @@ func TestSchemaOfReports(t *testing.T) {
 		all := report.Result{
 			Scenario: r.Scenario(), Metrics: m, Seconds: m.Seconds, Proof: &oracle.Proof{Holds: 9},
 			Witness: &witness.Results{Err: errors.New("lost"), Counts: witness.Counts{
-				Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}},
+				Examples: []oracle.Crossing{{Key: "k", Client: "client-2", Others: []string{"client-1"}}},
 			}},
 			Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: m}},
 		}

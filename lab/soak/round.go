@@ -88,6 +88,6 @@ func runLock(ctx context.Context, s loadgen.Scenario, sum *tally) (err error) {
 	if err := errors.Join(run.Close(), t.closeClients()); err != nil {
 		return fmt.Errorf("%s: %w", s.Lock, err)
 	}
-	sum.add(s.Lock, run.Metrics(), history.Prove(proofTimeout))
+	sum.add(s.Lock, run.Metrics(), history.Prove())
 	return sum.countLeftovers(ctx, t)
 }

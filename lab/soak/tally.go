@@ -36,9 +36,6 @@ func newTally(detail io.Writer) *tally {
 	return &tally{progress: detail, faults: make(map[loadgen.FaultKind]int)}
 }
 
-// proofTimeout bounds the proof of one history.
-const proofTimeout = time.Minute
-
 // add adds the results of a run that has ended.
 func (t *tally) add(l loadgen.Lock, m loadgen.Metrics, proof oracle.Proof) {
 	t.mu.Lock()

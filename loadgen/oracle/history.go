@@ -4,19 +4,17 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"locktop/internal/humanize"
 )
 
-// HistoryLimit is how many holds a [History] keeps and proves. Each takes 72 bytes, and 72 more
+// HistoryLimit is how many holds a [History] keeps and proves. Each takes 56 bytes, and 56 more
 // during the proof.
 const HistoryLimit = 1_000_000
 
@@ -25,14 +23,18 @@ const HistoryLimit = 1_000_000
 // between its call and its reply, in which a single perfect lock gives the same
 // replies. The zero value is empty. Safe for concurrent use.
 type History struct {
+	Limit int // how many may have a key at once; 0 = 1
+
 	mu    sync.Mutex
 	zero  time.Time
 	keys  map[string]int32
 	names []string
-	limit int              // how many may have a key at once; 0 = 1
 	parts [][]recordedHold // of partSize each, to avoid copies
 	holds int64
 	cuts  []cut
+
+	room    int // of holds that are added: then older ones are settled
+	settled Crossings
 }
 
 // partSize is the number of holds per part.
@@ -42,12 +44,11 @@ const partSize = 4096
 type recordedHold struct {
 	asked, got  int64 // call of the acquire and its reply
 	since       int64 // the lock was acquired then, or later
-	left, freed int64 // call of the release and its reply
+	left        int64 // call of the release, or the end without one
 	fence       int64
-	hold        int64 // from 1
 	key, client int32
 	shared      bool
-	released    bool // false: it ended without a release
+	settled     bool // it is counted if it crosses an earlier one
 }
 
 func (r recordedHold) owner() string { return ClientLabel(int(r.client) + 1) }
@@ -56,21 +57,6 @@ func moment(at int64) string { return humanize.Precise(time.Duration(at)) }
 
 // notYet is the time of an event that had not happened at the end of the run.
 const notYet = math.MaxInt64
-
-// What a request does.
-const (
-	acquire = "acquire"
-	release = "release"
-	lost    = "lost" // an end without a release
-)
-
-// request is the input of a porcupine operation.
-type request struct {
-	what   string
-	hold   int64
-	shared bool
-	fence  int64
-}
 
 // Acquired records a request with a lease as its reply. It does nothing if h is nil.
 func (h *History) Acquired(v *Hold, asked, now time.Time) {
@@ -86,15 +72,10 @@ func (h *History) Acquired(v *Hold, asked, now time.Time) {
 
 func (h *History) add(v *Hold, asked, now time.Time) {
 	if h.keys == nil {
-		h.keys, h.zero = make(map[string]int32), asked
+		h.zero = asked
 	}
-	h.limit = v.section.limit
-	name := v.section.name
-	key, known := h.keys[name]
-	if !known {
-		key = int32(len(h.names))
-		h.keys[name], h.names = key, append(h.names, name)
-	}
+	h.Limit = v.section.limit
+	key := h.key(v.section.name)
 	if h.holds++; h.holds > HistoryLimit {
 		h.parts = nil // nothing will be proved
 		return
@@ -105,13 +86,26 @@ func (h *History) add(v *Hold, asked, now time.Time) {
 	v.hold = h.holds
 	part := &h.parts[len(h.parts)-1]
 	*part = append(*part, recordedHold{
-		asked: asked.Sub(h.zero).Nanoseconds(), since: v.since.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet, freed: notYet,
-		fence: v.Fence, hold: v.hold, key: key, client: int32(v.Client), shared: v.Shared,
+		asked: asked.Sub(h.zero).Nanoseconds(), since: v.since.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet,
+		fence: v.Fence, key: key, client: int32(v.Client), shared: v.Shared,
 	})
 }
 
+// key returns the number of a key.
+func (h *History) key(name string) int32 {
+	if h.keys == nil {
+		h.keys = make(map[string]int32)
+	}
+	key, known := h.keys[name]
+	if !known {
+		key = int32(len(h.names))
+		h.keys[name], h.names = key, append(h.names, name)
+	}
+	return key
+}
+
 // Ended records the end of a hold, and whether the client released it. It does nothing if h is nil.
-func (h *History) Ended(v *Hold, left, now time.Time, released bool) {
+func (h *History) Ended(v *Hold, left time.Time, released bool) {
 	if h == nil {
 		return
 	}
@@ -121,12 +115,10 @@ func (h *History) Ended(v *Hold, left, now time.Time, released bool) {
 		if v.hold == 0 || h.parts == nil {
 			continue
 		}
-		r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
-		if released {
-			r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
-		} else { // the hold ends at some time after the holder left or after the deadline
-			r.left = earlier(left, v.Lease.Deadline()).Sub(h.zero).Nanoseconds()
+		if !released { // the hold ends at some time after the holder left or after the deadline
+			left = earlier(left, v.Lease.Deadline())
 		}
+		h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize].left = left.Sub(h.zero).Nanoseconds()
 	}
 }
 
@@ -136,93 +128,191 @@ type Proof struct {
 	Cuts    []string // causes that deleted locks, at which the history was cut
 	Unknown int64    // part of Holds: they are left out, because a cut may have ended them
 	Sound   bool     // the replies are linearizable, or no violation was found
-	Known   bool     // the proof is complete: there were at most [HistoryLimit] holds, and each search found an answer
+	Known   bool     // the proof is complete: there were at most [HistoryLimit] holds
 	Why     string   // the first violation, "" if there is none
-
-	searches int
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
 // reply to its acquire until the call of its release. If these intervals of conflicting
 // holds do not overlap, and for a semaphore never more than its limit, the order exists: each acquire at its reply, each release at
 // its call. One pass over the sorted holds checks this. A hold that ended before its
-// reply needs a search. The proof ends without a result when one takes longer than within.
-func (h *History) Prove(within time.Duration) Proof {
+// reply needs only a moment between the two.
+func (h *History) Prove() Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := Proof{Holds: h.holds, Sound: true, Known: h.holds <= HistoryLimit}
 	for _, c := range h.cuts {
 		p.Cuts = append(p.Cuts, string(c.cause))
 	}
-	all := slices.Concat(h.parts...)
-	slices.SortFunc(all, func(a, b recordedHold) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.hold, b.hold))
-	})
-	for len(all) > 0 && p.Sound {
-		n := 1
-		for n < len(all) && all[n].key == all[0].key {
-			n++
-		}
-		parts, unknown := h.split(all[:n])
+	for all := range byKey(slices.Concat(h.parts...)) {
+		parts, unknown := h.split(all)
 		p.Unknown += unknown
 		for _, part := range parts {
 			if p.Sound {
-				h.proveKey(&p, part, within)
+				h.proveKey(&p, part)
 			}
 		}
-		all = all[n:]
 	}
 	return p
 }
 
+// byKey sorts holds and yields those of each key, by the times of their replies.
+func byKey(all []recordedHold) iter.Seq[[]recordedHold] {
+	slices.SortFunc(all, func(a, b recordedHold) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.left, b.left))
+	})
+	return func(yield func([]recordedHold) bool) {
+		for n := 0; len(all) > 0; all = all[n:] {
+			for n = 1; n < len(all) && all[n].key == all[0].key; n++ {
+			}
+			if !yield(all[:n]) {
+				return
+			}
+		}
+	}
+}
+
 // proveKey checks the holds of one key, sorted by the time of the reply.
-func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
-	var late []int
-	writers := lastHolds{limit: max(h.limit, 1)}
-	reader := recordedHold{left: math.MinInt64} // the one with the latest end so far
-	number := int64(0)
-	for i, r := range all {
+func (h *History) proveKey(p *Proof, all []recordedHold) {
+	var late []recordedHold // ended before their replies
+	all = slices.DeleteFunc(all, func(r recordedHold) bool {
 		if r.left < r.got {
-			late = append(late, i) // it ended before its reply
+			late = append(late, r)
+		}
+		return r.left < r.got
+	})
+	for r, others := range overlapping(all, h.Limit) {
+		if !p.Sound {
+			break // the first one is named
+		}
+		had := fmt.Sprintf("%s had %s", others[0].owner(), h.names[r.key])
+		if h.Limit > 1 {
+			had = fmt.Sprintf("%d clients had %s, %s among them", h.Limit, h.names[r.key], others[0].owner())
+		}
+		p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, moment(others[0].got), moment(others[0].left), r.owner(), moment(r.got)))
+	}
+	number := int64(0)
+	for _, r := range all {
+		if r.shared || h.Limit > 1 || r.fence <= 0 || !p.Sound {
 			continue
 		}
-		before := writers.earliest()
-		if !r.shared && reader.left > before.left {
-			before = reader
-		}
-		switch {
-		case before.left > r.got:
-			had := fmt.Sprintf("%s had %s", before.owner(), h.names[r.key])
-			if h.limit > 1 {
-				had = fmt.Sprintf("%d clients had %s, %s among them", h.limit, h.names[r.key], before.owner())
-			}
-			p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, moment(before.got), moment(before.left), r.owner(), moment(r.got)))
-			return
-		case !r.shared && h.limit <= 1 && r.fence > 0 && r.fence <= number:
+		if r.fence <= number {
 			p.fail(fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
-			return
-		case r.shared && r.left > reader.left:
-			reader = r
-		case !r.shared:
-			writers.add(r)
 		}
-		if !r.shared {
-			number = max(number, r.fence)
+		number = r.fence
+	}
+	if p.Sound && len(late) > 0 {
+		h.proveLate(p, all, late)
+	}
+}
+
+// overlapping yields each hold of one key that begins while others have the key that exclude it, with
+// these: a reader, or as many others as the limit. All are sorted by their begins.
+func overlapping(all []recordedHold, limit int) iter.Seq2[recordedHold, []recordedHold] {
+	return func(yield func(recordedHold, []recordedHold) bool) {
+		writers := lastHolds{limit: max(limit, 1)}
+		reader := []recordedHold{{left: math.MinInt64}} // the one with the latest end so far
+		for _, r := range all {
+			var others []recordedHold
+			switch {
+			case writers.earliest().left > r.got:
+				others = writers.heap
+			case !r.shared && reader[0].left > r.got:
+				others = reader
+			}
+			if others != nil && !yield(r, others) {
+				return
+			}
+			switch {
+			case !r.shared:
+				writers.add(r)
+			case r.left > reader[0].left:
+				reader[0] = r
+			}
 		}
 	}
-	for _, i := range late {
-		if p.searches++; p.searches > maxSearches || !p.Known {
-			p.Known = false
-			return
+}
+
+// proveLate checks the holds of one key that ended before their replies, beside the certain ones,
+// which are sound. Such a hold needs a moment after its request and its end, and before its reply, at
+// which the certain ones leave room, and with a fence between the holds with smaller ones and those
+// with larger ones. A hold that begins and ends in this moment takes no room from another.
+func (h *History) proveLate(p *Proof, certain, late []recordedHold) {
+	var writers, readers crowd
+	var numbered []recordedHold // by fence, and so by time
+	for _, r := range certain {
+		if r.shared {
+			readers.add(r)
+			continue
 		}
-		// porcupine searches for a place of hold i among the holds around it.
-		result, _ := porcupine.CheckOperationsVerbose(lockModel(h.limit), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
-		p.Known = result != porcupine.Unknown
-		if result == porcupine.Illegal {
-			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", all[i].owner(), h.names[all[i].key], moment(all[i].got)))
-			return
+		writers.add(r)
+		if r.fence > 0 {
+			numbered = append(numbered, r)
 		}
 	}
+	slices.Sort(writers.left)
+	slices.Sort(readers.left)
+	slices.SortStableFunc(late, func(a, b recordedHold) int { return cmp.Compare(a.fence, b.fence) })
+	last := recordedHold{got: math.MinInt64} // the late one with the largest fence so far, at its moment
+	for _, r := range late {
+		at, until, twice := max(r.asked, r.left), r.got, false
+		ordered := !r.shared && h.Limit <= 1 && r.fence > 0
+		if ordered {
+			var next int
+			next, twice = slices.BinarySearchFunc(numbered, r.fence, func(o recordedHold, fence int64) int { return cmp.Compare(o.fence, fence) })
+			twice = twice || r.fence == last.fence
+			at = max(at, last.got)
+			if next > 0 {
+				at = max(at, numbered[next-1].left)
+			}
+			if next < len(numbered) {
+				until = min(until, numbered[next].got)
+			}
+		}
+		room := func() bool {
+			return Admits(writers.inside(at)+1, readers.inside(at), h.Limit) || r.shared && writers.inside(at) == 0
+		}
+		for at <= until && !room() {
+			at = min(writers.next(at), readers.next(at))
+		}
+		if twice || at > until {
+			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", r.owner(), h.names[r.key], moment(r.got)))
+			return
+		}
+		if ordered {
+			last = recordedHold{got: at, fence: r.fence}
+		}
+	}
+}
+
+// crowd counts the holds of one kind that certainly last at a moment. Both slices are sorted.
+type crowd struct{ got, left []int64 }
+
+func (c *crowd) add(r recordedHold) {
+	if r.left > r.got {
+		c.got, c.left = append(c.got, r.got), append(c.left, r.left)
+	}
+}
+
+// inside returns the number of holds that begin before at and end after it.
+func (c *crowd) inside(at int64) int {
+	begun, _ := slices.BinarySearch(c.got, at)
+	ended, _ := slices.BinarySearch(c.left, at+1)
+	return begun - ended
+}
+
+// next returns the first end after a moment, notYet if there is none.
+func (c *crowd) next(at int64) int64 {
+	if n, _ := slices.BinarySearch(c.left, at+1); n < len(c.left) {
+		return c.left[n]
+	}
+	return notYet
+}
+
+// Admits reports whether a lock that limit clients may hold at once, 0 = 1, can have these holders:
+// readers share it with each other, and with nobody else.
+func Admits(writers, readers, limit int) bool {
+	return writers == 0 || readers == 0 && writers <= max(limit, 1)
 }
 
 // fail records a violation.
@@ -261,44 +351,6 @@ func (l *lastHolds) Swap(i, j int)      { l.heap[i], l.heap[j] = l.heap[j], l.he
 func (l *lastHolds) Push(r any)         { l.heap = append(l.heap, r.(recordedHold)) }
 func (l *lastHolds) Pop() any           { panic("never removed") }
 
-// maxSearches is how many searches a proof makes. Each takes about 0.1 ms.
-const maxSearches = 10_000
-
-// searchRadius is how many holds before and after a hold a search includes.
-const searchRadius = 30
-
-// operations converts holds to porcupine operations.
-func operations(all []recordedHold) []porcupine.Operation {
-	end := int64(0)
-	for _, r := range all {
-		for _, at := range []int64{r.got, r.left, r.freed} {
-			if at != notYet {
-				end = max(end, at)
-			}
-		}
-	}
-	var ops []porcupine.Operation
-	add := func(r recordedHold, what string, call, reply int64) {
-		call = min(call, end+1)
-		ops = append(ops, porcupine.Operation{
-			ClientId: int(r.client), Input: request{what, r.hold, r.shared, r.fence},
-			// Rounding may move a deadline before its call.
-			Call: call, Return: max(min(reply, end+1), call),
-		})
-	}
-	for _, r := range all {
-		add(r, acquire, r.asked, r.got)
-		switch {
-		case r.left == notYet:
-		case r.released:
-			add(r, release, r.left, r.freed)
-		default:
-			add(r, lost, r.left, notYet)
-		}
-	}
-	return ops
-}
-
 // String describes the result in one sentence.
 func (p Proof) String() string {
 	leftOut, holds := "", humanize.Plural(p.Holds, "hold")
@@ -309,74 +361,7 @@ func (p Proof) String() string {
 	case !p.Sound:
 		return fmt.Sprintf("The history of %s is not that of a lock%s: %s", holds, leftOut, p.Why)
 	case !p.Known:
-		return fmt.Sprintf("The history of %s is not proved: that would take too long%s", holds, leftOut)
+		return fmt.Sprintf("The history of %s is not proved: only that of %s would be%s", holds, humanize.Plural(HistoryLimit, "hold"), leftOut)
 	}
 	return fmt.Sprintf("The history of %s is that of a lock%s", holds, leftOut)
-}
-
-// held is the state of one lock.
-type held struct {
-	writers string // the holds that exclude others; see [held.enter]
-	readers int
-	fence   int64
-}
-
-// lockModel is the porcupine model of a perfect lock that limit clients may hold at once.
-func lockModel(limit int) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return held{} },
-		Step: func(state, input, _ any) (bool, any) {
-			return state.(held).after(input.(request), max(limit, 1))
-		},
-	}
-}
-
-// Grants are the grants of one lock at one moment, in the model of [History.Prove]; the zero value
-// is a free lock.
-type Grants struct{ held }
-
-// Add returns the grants with one more, and whether a lock with a limit may grant it beside the others.
-func (g Grants) Add(hold int64, shared bool, limit int) (Grants, bool) {
-	ok, next := g.after(request{what: acquire, hold: hold, shared: shared}, limit)
-	return Grants{next.(held)}, ok
-}
-
-// after returns the state after a request, and whether a lock may grant the request in
-// state s.
-func (s held) after(r request, limit int) (bool, any) {
-	writers := strings.Count(s.writers, ",")
-	switch {
-	case r.what == acquire && r.shared:
-		s.readers++
-		return writers == 0, s
-	case r.what == acquire:
-		free := writers < limit && s.readers == 0 && (limit > 1 || r.fence == 0 || r.fence > s.fence)
-		s.enter(r.hold)
-		s.fence = max(s.fence, r.fence)
-		return free, s
-	case r.shared:
-		s.readers--
-		return s.readers >= 0, s
-	}
-	ours := s.leave(r.hold)
-	return ours, s
-}
-
-// enter adds a hold. The text is the same for the same holds, because porcupine compares
-// states: their numbers, sorted, each with a comma behind it.
-func (s *held) enter(hold int64) {
-	all := strings.SplitAfter(s.writers, ",")
-	all[len(all)-1] = strconv.FormatInt(hold, 10) + ","
-	slices.Sort(all)
-	s.writers = strings.Join(all, "")
-}
-
-// leave removes a hold and reports whether it was there.
-func (s *held) leave(hold int64) bool {
-	all := strings.SplitAfter(s.writers, ",")
-	i := slices.Index(all, strconv.FormatInt(hold, 10)+",")
-	if i >= 0 {
-		s.writers = strings.Join(slices.Delete(all, i, i+1), "")
-	}
-	return i >= 0
 }

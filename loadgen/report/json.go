@@ -134,7 +134,7 @@ func (r Result) document() jsonReport {
 	}
 	if w := r.Witness; w != nil {
 		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}
-		doc.Witness.Examples = append([]witness.Overlap{}, w.Examples...)
+		doc.Witness.Examples = append([]oracle.Crossing{}, w.Examples...)
 		if w.Err != nil {
 			doc.Witness.Error = w.Err.Error()
 		}

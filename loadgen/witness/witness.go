@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/humanize"
+	"locktop/loadgen/oracle"
 )
 
 // within bounds each request of a client. A slow witness delays the clients.
@@ -52,20 +53,59 @@ type Witness struct {
 	stop    context.CancelFunc
 	reading sync.WaitGroup
 
-	judging sync.Mutex // guards what follows
-	judge   Judge
-	spent   *hdrhistogram.Histogram // trips of all processes, in µs
-	missed  int64                   // entries of all processes that could not be added
-	last    string                  // ID of the last entry that was judged
-	failed  error                   // of the last read
+	judging       sync.Mutex // guards what follows
+	history       oracle.History
+	open          map[string]*Entry       // by ID: holds that may still be proven
+	newest        map[int]*Entry          // by client
+	place         int64                   // of the last entry that was judged
+	losses        int                     // faults that delete locks now
+	holds, proven int64                   // see [Counts]
+	spent         *hdrhistogram.Histogram // trips of all processes, in µs
+	missed        int64                   // entries of all processes that could not be added
+	last          string                  // ID of the last entry that was judged
+	failed        error                   // of the last read
 }
+
+// Counts are the holds that a witness has seen, and their overlaps.
+type Counts struct {
+	Holds    int64             `json:"hold_count"`    // that entered
+	Proven   int64             `json:"proven_count"`  // of them, those whose lease was valid until they had left
+	Overlaps int64             `json:"overlap_count"` // proven holds that entered while as many others were inside as the lock admits
+	Excused  int64             `json:"excused_count"` // part of Overlaps: a fault may have deleted the lock of one of the others
+	Examples []oracle.Crossing `json:"examples"`      // the first ones
+}
+
+// Entry is an entry of a witness. A client enters, or leaves, or neither.
+type Entry struct {
+	ID        string   `json:"-"`                   // an entry by which a client enters identifies its hold
+	Client    int      `json:"client,omitempty"`    // that enters, counted from 1
+	Keys      []string `json:"keys,omitempty"`      // of its hold
+	Shared    bool     `json:"shared,omitempty"`    // the hold is for reading
+	Left      string   `json:"left,omitempty"`      // ID of a hold whose client leaves
+	Confirmed []string `json:"confirmed,omitempty"` // IDs of holds that have left, with a lease that was still valid
+	Loss      Loss     `json:"loss,omitempty"`
+	Trips     []int64  `json:"trips,omitempty"`  // times to add earlier entries of the process, in µs
+	Unseen    int64    `json:"unseen,omitempty"` // number of earlier entries of the process that could not be added
+
+	from, to int64  // places of the entry, and of the one by which its client leaves; 0 = it is inside
+	before   string // ID of the hold of the client before
+}
+
+// Loss says that a fault that deletes locks begins or is over.
+type Loss string
+
+// Values of Loss, besides the empty string.
+const (
+	LossBegan Loss = "began"
+	LossEnded Loss = "ended"
+)
 
 // Open returns a witness of locks that admit limit clients at once. run must be unique. Open
 // returns an error if the server cannot be written to, or does not answer within 5 s. The caller
 // closes rdb after Close.
 func Open(ctx context.Context, rdb redis.Cmdable, run string, limit int) (*Witness, error) {
 	w := Join(rdb, run)
-	w.judge.Limit = limit
+	w.history.Limit = limit
 	err := context.DeadlineExceeded
 	for try := 0; try < 5 && errors.Is(err, context.DeadlineExceeded); try++ { // each takes up to within
 		_, err = w.add(ctx, Entry{})
@@ -87,7 +127,7 @@ func Open(ctx context.Context, rdb redis.Cmdable, run string, limit int) (*Witne
 func Join(rdb redis.Cmdable, run string) *Witness {
 	return &Witness{
 		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
-		spent: hdrhistogram.New(1, within.Microseconds(), 3),
+		open: make(map[string]*Entry), newest: make(map[int]*Entry), spent: hdrhistogram.New(1, within.Microseconds(), 3),
 	}
 }
 
@@ -116,7 +156,7 @@ func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
 			if l == LossBegan { // all that is judged from now on may be excused
 				w.judging.Lock()
 				defer w.judging.Unlock()
-				w.judge.Add(Entry{Loss: l})
+				w.take(&Entry{Loss: l})
 			}
 		}
 	}
@@ -124,40 +164,33 @@ func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
 	return func() { note(LossEnded) }
 }
 
-// Hold is a hold that the witness sees. A nil Hold is not seen. Not safe for concurrent use.
-type Hold struct {
-	witness *Witness
-	id      string // empty: the witness has not seen it
-}
-
-// Enter notes that a client holds the locks of all keys. It waits for the reply, at most
-// 1 s. A nil Witness sees nothing.
-func (w *Witness) Enter(ctx context.Context, client string, keys []string, shared bool) *Hold {
+// Enter notes that a client, counted from 1, holds the locks of all keys. It waits for the reply, at
+// most 1 s, and returns the ID of the hold, "" if the witness has not seen it. A nil Witness sees nothing.
+func (w *Witness) Enter(ctx context.Context, client int, keys []string, shared bool) (hold string) {
 	if w == nil {
-		return nil
+		return ""
 	}
-	id, err := w.add(ctx, Entry{Client: client, Keys: keys, Shared: shared})
+	hold, err := w.add(ctx, Entry{Client: client, Keys: keys, Shared: shared})
 	if err != nil {
 		w.unseen.Add(1)
 	}
-	return &Hold{w, id}
+	return hold
 }
 
-// Leave notes that the client is about to release. It waits for the reply, at most 1 s, and
+// Leave notes that the client of a hold is about to release. It waits for the reply, at most 1 s, and
 // then calls valid, which reports whether the lease is still valid.
-func (h *Hold) Leave(ctx context.Context, valid func() bool) {
-	if h == nil || h.id == "" {
+func (w *Witness) Leave(ctx context.Context, hold string, valid func() bool) {
+	if hold == "" {
 		return
 	}
-	w := h.witness
-	if _, err := w.add(ctx, Entry{Left: h.id}); err != nil {
+	if _, err := w.add(ctx, Entry{Left: hold}); err != nil {
 		w.unseen.Add(1)
 		return
 	}
 	if valid() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.confirmed = append(w.confirmed, h.id)
+		w.confirmed = append(w.confirmed, hold)
 	}
 }
 
@@ -254,13 +287,51 @@ func (w *Witness) judgeAll(entries []redis.XMessage) error {
 			return fmt.Errorf("entry %s of the stream %s is not of this program: %w", m.ID, w.stream, err)
 		}
 		e.ID = m.ID
-		w.judge.Add(e)
+		w.take(&e)
 		w.missed += max(e.Unseen, 0)
 		for _, trip := range e.Trips {
 			_ = w.spent.RecordValue(min(trip, within.Microseconds())) // in its bounds
 		}
 	}
 	return nil
+}
+
+// take takes the next entry. A hold is judged when it is proven.
+func (w *Witness) take(e *Entry) {
+	w.place++
+	for _, id := range e.Confirmed {
+		if h := w.open[id]; h != nil && h.to > 0 {
+			w.proven++
+			delete(w.open, id)
+			w.history.Add(h.Client, h.Keys, h.Shared, h.from, h.to)
+		}
+	}
+	switch h := w.open[e.Left]; {
+	case e.Client > 0:
+		w.enter(e)
+	case h != nil:
+		h.to = w.place
+	case e.Loss == LossBegan:
+		if w.losses++; w.losses == 1 {
+			w.history.CutOrder(w.place, false)
+		}
+	case e.Loss == LossEnded && w.losses > 0:
+		if w.losses--; w.losses == 0 {
+			w.history.CutOrder(w.place, true)
+		}
+	}
+}
+
+// enter takes a hold. A client has one at a time: only its last one may still be proven, because the
+// confirmation may be on the way.
+func (w *Witness) enter(e *Entry) {
+	w.holds++
+	e.from = w.place
+	if last := w.newest[e.Client]; last != nil {
+		delete(w.open, last.before)
+		e.before = last.ID
+	}
+	w.newest[e.Client], w.open[e.ID] = e, e
 }
 
 // Results are what a witness has seen.
@@ -296,7 +367,8 @@ func (w *Witness) Results() Results {
 	microseconds := func(percent float64) time.Duration {
 		return time.Duration(w.spent.ValueAtQuantile(percent)) * time.Microsecond
 	}
-	return Results{w.judge.Counts(), w.missed + w.unseen.Load(), microseconds(50), microseconds(99), w.failed}
+	c := w.history.Crossings()
+	return Results{Counts{w.holds, w.proven, c.Count, c.Excused, c.Examples}, w.missed + w.unseen.Load(), microseconds(50), microseconds(99), w.failed}
 }
 
 // Close judges the rest of the stream and deletes it. All clients must have left before.

@@ -3,7 +3,6 @@ package witness_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,12 +42,12 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 	onServers(t, func(t *testing.T, rdb server.Client) {
 		w := open(t, rdb)
 		keys := []string{"a", "b"}
-		first := w.Enter(t.Context(), "client-1", keys, false)
-		second := w.Enter(t.Context(), "client-2", keys[1:], false)
-		second.Leave(t.Context(), valid)
-		late := w.Enter(t.Context(), "client-3", keys[1:], false)
-		late.Leave(t.Context(), over)
-		first.Leave(t.Context(), valid)
+		first := w.Enter(t.Context(), 1, keys, false)
+		second := w.Enter(t.Context(), 2, keys[1:], false)
+		w.Leave(t.Context(), second, valid)
+		late := w.Enter(t.Context(), 3, keys[1:], false)
+		w.Leave(t.Context(), late, over)
+		w.Leave(t.Context(), first, valid)
 		ttl := rdb.TTL(t.Context(), "locktop:witness:{run}").Val()
 		check.True(t, ttl > 0, "the stream has a TTL of %v", ttl)
 		check.NoError(t, w.Close(t.Context()))
@@ -73,8 +72,8 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 			all.Go(func() {
 				for range holds {
 					lock.Lock()
-					h := w.Enter(context.Background(), fmt.Sprint(client), []string{"k"}, false)
-					h.Leave(context.Background(), valid)
+					h := w.Enter(context.Background(), client+1, []string{"k"}, false)
+					w.Leave(context.Background(), h, valid)
 					lock.Unlock()
 				}
 			})
@@ -93,10 +92,10 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	child := servertest.RedisForTest(t)
 	rdb := servertest.ClientForTest(t, child.Addr(), nil)
 	w := open(t, rdb)
-	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
+	seen := w.Enter(t.Context(), 1, []string{"k"}, false)
 	check.NoError(t, child.Kill())
-	seen.Leave(t.Context(), valid)
-	w.Enter(t.Context(), "client-2", []string{"k"}, false).Leave(t.Context(), valid)
+	w.Leave(t.Context(), seen, valid)
+	w.Leave(t.Context(), w.Enter(t.Context(), 2, []string{"k"}, false), valid)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	err := w.Close(ctx)
@@ -116,10 +115,10 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		for range 2 {
 			joined = append(joined, witness.Join(rdb, "run"))
 		}
-		first := joined[0].Enter(t.Context(), "client-100001", []string{"k"}, false)
-		second := joined[1].Enter(t.Context(), "client-200001", []string{"k"}, false)
-		second.Leave(t.Context(), valid)
-		first.Leave(t.Context(), valid)
+		first := joined[0].Enter(t.Context(), 100001, []string{"k"}, false)
+		second := joined[1].Enter(t.Context(), 200001, []string{"k"}, false)
+		joined[1].Leave(t.Context(), second, valid)
+		joined[0].Leave(t.Context(), first, valid)
 		for _, one := range joined {
 			one.Flush(t.Context()) // the confirmations have no other entry to go with
 		}
@@ -185,14 +184,14 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 		rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 		w := open(t, rdb)
 		fail := failing(rdb)
-		first := w.Enter(t.Context(), "client-1", []string{"k"}, false)
+		first := w.Enter(t.Context(), 1, []string{"k"}, false)
 		fail.Store(fails)
 		ended := w.LossBegan(t.Context())
 		fail.Store(false)
-		second := w.Enter(t.Context(), "client-2", []string{"k"}, false)
+		second := w.Enter(t.Context(), 2, []string{"k"}, false)
 		ended()
-		first.Leave(t.Context(), valid)
-		second.Leave(t.Context(), valid)
+		w.Leave(t.Context(), first, valid)
+		w.Leave(t.Context(), second, valid)
 		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
 		check.True(t, r.Overlaps == 1 && r.Excused == 1 && (r.Unseen > 0) == fails, "failing %t: %+v", fails, r)

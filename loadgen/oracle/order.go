@@ -1,0 +1,173 @@
+package oracle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Crossings are the holds of an order that began while others had a key of them.
+type Crossings struct {
+	Count    int64
+	Excused  int64      // part of Count: a cut may have ended the hold of another
+	Examples []Crossing // the first ones
+}
+
+// Crossing is one of [Crossings].
+type Crossing struct {
+	Key    string   `json:"key"`
+	Client string   `json:"client"`
+	Others []string `json:"other_clients"` // clients
+}
+
+// maxExamples is the largest number of examples.
+const maxExamples = 20
+
+// orderRoom is how many holds of an order a history keeps, or a few times as many as were inside at once.
+const orderRoom = 1 << 15
+
+// Add records a hold that is over, of a client that is counted from 1. Its begin and its end are
+// places in one order of all holds. The history forgets older holds: an overlap with a hold that is
+// added much later than those after it may be missed.
+func (h *History) Add(client int, keys []string, shared bool, from, to int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.parts == nil {
+		h.parts, h.room = make([][]recordedHold, 1), orderRoom
+	}
+	for _, name := range keys {
+		h.parts[0] = append(h.parts[0], recordedHold{since: from, got: from, left: to, key: h.key(name), client: int32(client - 1), shared: shared})
+	}
+	if len(h.parts[0]) >= h.room {
+		h.settle()
+	}
+}
+
+// CutOrder cuts an order at a place from which on locks are deleted, or until which they were.
+func (h *History) CutOrder(at int64, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !over {
+		h.cuts = append(h.cuts, cut{from: at, to: notYet})
+	} else if n := len(h.cuts); n > 0 {
+		h.cuts[n-1].to = at
+	}
+}
+
+// Crossings returns those of an order so far.
+func (h *History) Crossings() Crossings {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.judge(notYet)
+}
+
+// judge returns the settled crossings, and with them those that began before a place.
+func (h *History) judge(before int64) Crossings {
+	found, excused := make(map[int64]Crossing), make(map[int64]bool) // by begin
+	for all := range byKey(slices.Concat(h.parts...)) {
+		for r, others := range overlapping(all, h.Limit) {
+			if _, known := found[r.got]; known || r.settled || r.got >= before {
+				continue // by another key
+			}
+			o := Crossing{Key: h.names[r.key], Client: r.owner()}
+			for _, other := range others {
+				o.Others = append(o.Others, other.owner())
+			}
+			found[r.got], excused[r.got] = o, true
+		}
+		parts, _ := h.split(all)
+		for _, part := range parts {
+			for r := range overlapping(part, h.Limit) {
+				delete(excused, r.got)
+			}
+		}
+	}
+	sum := h.settled
+	sum.Count, sum.Excused, sum.Examples = sum.Count+int64(len(found)), sum.Excused+int64(len(excused)), slices.Clone(sum.Examples)
+	for _, at := range slices.Sorted(maps.Keys(found)) {
+		if len(sum.Examples) < maxExamples {
+			sum.Examples = append(sum.Examples, found[at])
+		}
+	}
+	return sum
+}
+
+// settle counts the crossings of the older half of the holds for good, and forgets those of them that
+// have ended since.
+func (h *History) settle() {
+	all := h.parts[0]
+	slices.SortFunc(all, func(a, b recordedHold) int { return cmp.Compare(a.got, b.got) })
+	middle := all[len(all)/2].got
+	h.settled = h.judge(middle)
+	kept := all[:0]
+	for _, r := range all {
+		if r.settled = r.settled || r.got < middle; r.left >= middle {
+			kept = append(kept, r)
+		}
+	}
+	if h.parts[0] = kept; 4*len(kept) > 3*h.room {
+		h.room *= 2
+	}
+	h.cuts = slices.DeleteFunc(h.cuts, func(c cut) bool { return c.to < kept[0].got })
+}
+
+// cut is a trouble that deleted the locks of some keys. Times are those of a recordedHold.
+type cut struct {
+	cause    Cause
+	keys     map[int32]bool // nil = all
+	from, to int64
+}
+
+// Cut cuts the history at troubles that deleted locks; see [Oracle.Losses]. Names are those of
+// the keys that the troubles number. Of a hold that such a trouble may have ended, [History.Prove]
+// uses only the part before it, and holds before and after it are compared with their like.
+func (h *History) Cut(names []string, losses []Trouble) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range losses {
+		c := cut{cause: t.Cause, from: t.From.Sub(h.zero).Nanoseconds(), to: t.To.Sub(h.zero).Nanoseconds()}
+		if t.lasting {
+			c.to = notYet
+		}
+		if t.Key != Everybody {
+			key, known := h.keys[names[t.Key]]
+			if !known {
+				continue // no client had it
+			}
+			c.keys = map[int32]bool{key: true}
+		}
+		h.cuts = append(h.cuts, c)
+	}
+}
+
+// split returns the holds of one key, in the same order, in the parts between its cuts, and
+// the number of holds that are left out: the lock may have been acquired before a cut, and
+// the reply came after it.
+func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int64) {
+	var cuts []cut // one after another
+	for _, c := range slices.SortedFunc(slices.Values(h.cuts), func(a, b cut) int { return cmp.Compare(a.from, b.from) }) {
+		switch n := len(cuts); {
+		case c.keys != nil && !c.keys[all[0].key]:
+		case n > 0 && c.from <= cuts[n-1].to:
+			cuts[n-1].to = max(cuts[n-1].to, c.to)
+		default:
+			cuts = append(cuts, c)
+		}
+	}
+	if cuts == nil {
+		return [][]recordedHold{all}, 0
+	}
+	parts = make([][]recordedHold, len(cuts)+1)
+	for _, r := range all {
+		i, _ := slices.BinarySearchFunc(cuts, r.since, func(c cut, since int64) int { return cmp.Compare(c.to, since) })
+		if i < len(cuts) && r.got >= cuts[i].from {
+			leftOut++
+		} else {
+			parts[i] = append(parts[i], r)
+		}
+	}
+	return parts, leftOut
+}
