@@ -163,7 +163,7 @@ func (b *broken) lock(ctx context.Context, keys []string, shared bool) (*lease, 
 			if !b.scenario.Lock.Renew.Off {
 				go p.renew(b.ttl())
 			}
-			return &lease{lives: p, token: p.token, fence: p.fence, unlock: p.unlock}, nil
+			return &lease{lives: p, token: p.token, fence: p.fence, unlock: p.unlock, kept: p.Valid, latest: p.Deadline}, nil
 		}
 		pause(ctx, 3*time.Millisecond)
 	}

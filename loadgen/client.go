@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -39,14 +38,11 @@ type client struct {
 
 // run runs the client until stay ends. It returns the error that prevented the release
 // of its last lease, if there is one. When stay ends, the client stops waiting and
-// thinking, but finishes its hold. When halt, the parent of stay, ends, the client also
-// ends its work.
-func (c *client) run(halt, stay context.Context) error {
+// thinking, but finishes its hold. When the fleet stops, the client also ends its work.
+func (c *client) run(stay context.Context) error {
 	var unreleased error
 	failures := 0
-	if c.fleet.greeted != nil {
-		<-c.fleet.greeted
-	}
+	<-c.fleet.greeted
 	pause(stay, c.fleet.scenario.Load().firstThink(c.place))
 	for stay.Err() == nil {
 		if err := c.applyFaults(); err != nil {
@@ -65,7 +61,7 @@ func (c *client) run(halt, stay context.Context) error {
 		}
 		s := c.fleet.scenario.Load()
 		next := c.planner.next(s, c.fleet.keys.picker)
-		how, err := c.round(halt, stay, next, arrived)
+		how, err := c.round(stay, next, arrived)
 		unreleased = nil
 		switch how {
 		case unconfirmed:
@@ -73,7 +69,7 @@ func (c *client) run(halt, stay context.Context) error {
 			failures++
 		case failed:
 			failures++
-		case crashed:
+		case crashed, died:
 			c.waitReplacement(stay)
 		default:
 			failures = 0
@@ -84,176 +80,94 @@ func (c *client) run(halt, stay context.Context) error {
 		}
 		pause(stay, max(think, backoff(failures)))
 	}
-	return errors.Join(unreleased, c.releaseLeaked(halt), c.session.close())
+	return errors.Join(unreleased, c.releaseLeaked(), c.session.close())
 }
 
-// round runs from the arrival to the release, and returns the outcome.
-func (c *client) round(halt, stay context.Context, next iteration, arrived arrival) (outcome, error) {
-	f, due := c.fleet, arrived.due
-	asked := time.Now()
-	f.recorder.arrive(c.number, due, arrived.late)
-	names, numbers := f.keys.of(next.key)
-	f.note(Event{At: due, Kind: Arrived, Key: names[0], More: names[1:], Client: c.number + 1, Shared: next.shared})
-	ctx, cancel := c.withPatience(stay)
-	defer cancel()
-	for _, key := range numbers {
-		if f.janitor.prepared != nil { // the first hold of a key waits until it is prepared
-			f.janitor.prepared[key].Do(func() { f.janitor.prepareKey(stay, key) })
-		}
-		f.oracle.WaiterAdded(key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
-	}
-	l, how, err := c.acquire(stay, ctx, next)
-	now := time.Now()
-	if err != nil {
-		for _, key := range numbers {
-			f.oracle.WaiterGone(key, c.number, now)
-		}
-		f.recorder.giveUp(c.number, now, how, err)
-		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
-		return how, err
-	}
-	hold := oracle.Hold{Client: c.number, Token: l.token, Fence: l.fence, Shared: next.shared, Flaw: f.promise.flaw, Asked: asked, First: l.first, Lease: l}
-	visit := f.oracle.Enter(numbers[0], hold, now, numbers[1:]...)
-	f.recorder.acquire(c.number, now, now.Sub(due))
-	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
-	f.history.Acquired(visit, asked, now)
-	always := context.WithoutCancel(halt)
-	seen := f.witness.Enter(always, c.number+1, names, next.shared)
-	result := c.work(halt, l, visit, next.hold)
-	if result != workCrashed && result != workLeaked {
-		f.witness.Leave(always, seen, l.Valid)
-	}
-	return c.end(halt, l, visit, next, result)
-}
-
-// end runs from the end of the work to the release.
-func (c *client) end(halt context.Context, l *lease, v *oracle.Hold, next iteration, result workResult) (outcome, error) {
-	f := c.fleet
-	keeps := l.Valid
-	if l.kept != nil {
-		keeps = l.kept
-	}
-	kept := keeps()
-	if len(l.inner) > 0 && result != workCrashed && result != workLeaked {
-		ctx, cancel := context.WithTimeout(l.Context(), releaseWithin)
-		kept = (l.leave(ctx) == nil || keeps()) && kept
-		cancel()
-	}
-	left := time.Now()
-	if result != workCrashed && result != workLeaked {
-		polite := result != workUnchecked && f.promise.sound
-		f.oracle.Write(v, polite, left)
-	}
-	f.oracle.Leave(v, left)
-	deadline, told := l.Deadline(), time.Time{}
-	if f.promise.sound && !kept && result != workCrashed {
-		if told = waitNotified(l); told.IsZero() {
-			f.oracle.Unnotified(v, left)
-		}
-	}
-	how, err := outcome(abandoned), error(nil)
-	switch result {
-	case workCrashed:
-		how = crashed
-	case workLeaked:
-		c.leaked = append(c.leaked, l)
-		f.oracle.Forgotten(v)
-	default:
-		how, err = c.release(halt, l, v, kept)
-	}
-	if (how == lost || how == expired) && f.promise.renewed {
-		found := left
-		if kept { // the release found it: a fault may have struck meanwhile
-			found = time.Now()
-		}
-		f.oracle.Lost(v, found)
-	}
-	if how == lost {
-		f.oracle.Removed(v, time.Now())
-	}
-	now := time.Now()
-	f.history.Ended(v, left, how == released)
-	f.recorder.end(c.number, how, left.Sub(v.Began), err)
-	c.note(how, next, Event{At: now, Took: left.Sub(v.Began), Deadline: deadline, Told: told}, l, err)
-	return how, err
-}
-
-// waitNotified waits until a lease that is over notifies its holder, and returns the time.
-// It returns zero after notifyWithin.
-func waitNotified(l *lease) time.Time {
-	select {
-	case <-l.Context().Done():
-	case <-time.After(time.Second): // the timers of the holder may be late
-	}
-	if l.Context().Err() == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-// note records the end of an attempt or of a hold as an event.
-func (c *client) note(how outcome, next iteration, e Event, l *lease, err error) {
-	if e.Kind = eventOf[how]; e.Kind == "" {
-		return
-	}
-	names, _ := c.fleet.keys.of(next.key)
-	e.Key, e.More, e.Client, e.Shared = names[0], names[1:], c.number+1, next.shared
-	if l != nil {
-		e.Token, e.Fence = l.token, l.fence
-	}
-	if err != nil && (how == failed || how == unconfirmed) {
-		e.Text = err.Error()
-	}
-	c.fleet.note(e)
-}
-
-// withPatience returns a context that ends when the client stops waiting for a key.
-func (c *client) withPatience(stay context.Context) (context.Context, context.CancelFunc) {
+// round runs a round and returns its outcome.
+func (c *client) round(stay context.Context, next iteration, a arrival) (outcome, error) {
+	r := &round{client: c.number, iteration: next, arrival: a, asked: time.Now(), stay: stay, ctx: stay}
+	r.names, r.keys = c.fleet.keys.of(next.key)
 	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
-		return context.WithTimeout(stay, patience)
+		var cancel context.CancelFunc
+		r.ctx, cancel = context.WithTimeout(stay, patience)
+		defer cancel()
 	}
-	return stay, func() {}
+	c.fleet.tell(asked, r)
+	c.acquire(r)
+	if r.err != nil {
+		c.fleet.tell(gaveUp, r)
+		return r.how, r.err
+	}
+	c.fleet.tell(entered, r)
+	c.work(r)
+	c.fleet.tell(done, r)
+	c.leave(r)
+	c.fleet.tell(left, r)
+	c.free(r)
+	c.fleet.tell(freed, r)
+	return r.how, r.err
 }
 
-// acquire waits for a key until ctx ends: with the patience of the client, or with
-// stay. Without a lease, the outcome is the reason.
-func (c *client) acquire(stay, ctx context.Context, next iteration) (*lease, outcome, error) {
-	names, _ := c.fleet.keys.of(next.key)
-	l, err := c.session.lock(ctx, names, next.shared)
-	if err == nil {
-		err = l.enter(ctx, c.fleet.scenario.Load())
+// leave leaves the further entries of the lock, which is the end of the time inside.
+func (c *client) leave(r *round) {
+	l := r.lease
+	r.kept = l.kept()
+	if len(l.inner) > 0 && r.how == acquired {
+		ctx, cancel := context.WithTimeout(l.Context(), releaseWithin)
+		defer cancel()
+		r.kept = (l.leave(ctx) == nil || l.kept()) && r.kept
 	}
+	r.left, r.deadline = time.Now(), l.Deadline()
+}
+
+// free ends the hold of a client that has left: with a release, unless a fault prevents it. Before, a
+// lease that is over must notify its holder, within 1 s, because the timers of the holder may be late.
+func (c *client) free(r *round) {
+	if c.fleet.promise.sound && !r.kept && r.how != crashed {
+		select {
+		case <-r.lease.Context().Done():
+			r.told = time.Now()
+		case <-time.After(time.Second):
+			r.untold = true
+		}
+	}
+	switch r.at = time.Now(); r.how {
+	case acquired:
+		c.release(r)
+	case abandoned:
+		c.leaked = append(c.leaked, r.lease)
+	}
+}
+
+// acquire waits for the locks. Without a lease, the outcome is the reason.
+func (c *client) acquire(r *round) {
+	r.lease, r.err = c.session.lock(r.ctx, r.names, r.shared)
+	if r.err == nil {
+		r.err = r.lease.enter(r.ctx, c.fleet.scenario.Load())
+	}
+	r.at = time.Now()
 	switch {
-	case err == nil:
-		return l, acquired, nil
-	case errors.Is(err, errDead):
-		return nil, crashed, err
-	case stay.Err() != nil:
-		return nil, calledOff, err
-	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
-		return nil, timedOut, err
-	case errors.Is(err, lock.ErrHeld):
-		return nil, refused, err
+	case r.err == nil:
+		r.how = acquired
+	case errors.Is(r.err, errDead):
+		r.how = died
+	case r.stay.Err() != nil:
+		r.how = calledOff
+	case r.ctx.Err() != nil && errors.Is(r.err, context.DeadlineExceeded):
+		r.how = timedOut
+	case errors.Is(r.err, lock.ErrHeld):
+		r.how = refused
+	default:
+		r.how = failed
 	}
-	return nil, failed, err
 }
 
-// workResult is the result of work.
-type workResult uint8
-
-const (
-	workOK        workResult = iota // checks its lease before it writes
-	workUnchecked                   // writes without a check
-	workCrashed                     // never writes, and does not release
-	workLeaked                      // does not release
-)
-
-// work stays in the critical section for the time hold, at most until the lease or the
-// run ends.
-func (c *client) work(halt context.Context, l *lease, v *oracle.Hold, hold time.Duration) workResult {
+// work stays in the critical section for the time of the round, at most until the lease or the
+// run ends. A fault may also end the hold.
+func (c *client) work(r *round) {
 	var worked <-chan time.Time
-	if hold > 0 {
-		timer := time.NewTimer(hold)
+	if r.work > 0 {
+		timer := time.NewTimer(r.work)
 		defer timer.Stop()
 		worked = timer.C
 	}
@@ -261,24 +175,19 @@ func (c *client) work(halt context.Context, l *lease, v *oracle.Hold, hold time.
 	for {
 		// A fault of the network waits until the client has its own connections.
 		hits := func(f Fault) bool { return insideHold(f) && (c.network != nil || !f.needsOwnConns()) }
-		if f, found := c.faults.take(hits); found {
-			if result := c.applyInHold(halt, v, f); result != workOK {
-				return result
-			}
-		}
-		if hold <= 0 {
-			return workOK
+		if f, found := c.faults.take(hits); found && c.applyInHold(r, f) || r.work <= 0 {
+			return
 		}
 		if over == nil { // Done allocates a channel: avoid it for a hold without a duration
-			over = l.Context().Done()
+			over = r.lease.Context().Done()
 		}
 		select {
 		case <-worked:
-			return workOK
+			return
 		case <-over:
-			return workOK
-		case <-halt.Done():
-			return workOK
+			return
+		case <-c.fleet.ctx.Done():
+			return
 		case <-c.faults.notify:
 		}
 	}
@@ -286,36 +195,33 @@ func (c *client) work(halt context.Context, l *lease, v *oracle.Hold, hold time.
 
 // release unlocks, even if the lease is lost: users do so, too, and a sound lock leaves
 // the lock of another client alone. It continues after the end of the run.
-func (c *client) release(halt context.Context, l *lease, v *oracle.Hold, kept bool) (outcome, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
+func (c *client) release(r *round) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.fleet.ctx), releaseWithin)
 	defer cancel()
-	decided := time.Now()
-	err := l.release(ctx)
-	now := time.Now()
-	if l.decided != nil && l.decided().After(decided) {
-		decided = l.decided()
+	l := r.lease
+	r.decided = time.Now()
+	r.err = l.release(ctx)
+	r.at = time.Now()
+	if l.decided != nil && l.decided().After(r.decided) {
+		r.decided = l.decided()
 	}
 	switch {
-	case err == nil:
-		c.fleet.oracle.Unlocked(v, decided, now)
-		c.fleet.recorder.observe(c.fleet.recorder.release, now.Sub(decided))
-	case errors.Is(err, errDead):
-		return crashed, err
+	case errors.Is(r.err, errDead):
+		r.how = crashed
+	case !r.kept && !r.at.Before(l.Latest()):
+		r.how = expired
+	case !r.kept || errors.Is(r.err, lock.ErrLost):
+		r.how = lost
+	case r.err != nil:
+		r.how = unconfirmed
+	default:
+		r.how = released
 	}
-	switch {
-	case !kept && !now.Before(l.Latest()):
-		return expired, err
-	case !kept || errors.Is(err, lock.ErrLost):
-		return lost, err
-	case err != nil:
-		return unconfirmed, err
-	}
-	return released, nil
 }
 
 // releaseLeaked releases the leases that a fault made the client forget.
-func (c *client) releaseLeaked(halt context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
+func (c *client) releaseLeaked() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.fleet.ctx), releaseWithin)
 	defer cancel()
 	for _, l := range c.leaked {
 		if err := l.release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
@@ -362,7 +268,7 @@ type planner struct {
 type iteration struct {
 	key         int
 	shared      bool // for reading
-	hold, think time.Duration
+	work, think time.Duration
 }
 
 func newPlanner(seed uint64, client int) planner {
@@ -373,7 +279,7 @@ func newPlanner(seed uint64, client int) planner {
 func (c planner) next(s *Scenario, keys *picker) iteration {
 	return iteration{
 		key:    keys.pick(c.random),
-		hold:   s.Hold.draw(c.random),
+		work:   s.Hold.draw(c.random),
 		think:  s.Think.draw(c.random),
 		shared: s.Reads > 0 && c.random.Float64() < s.Reads,
 	}

@@ -159,10 +159,10 @@ func TestAGreedyClientComesBackAtOnce(t *testing.T) {
 
 func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 	told := 0
-	j := newEventRing(func(e Event) {
+	j := &eventRing{tell: []func(Event){func(e Event) {
 		told++
 		check.Equal(t, e.Seq, uint64(told), "event %d", told)
-	})
+	}}}
 	check.Equal(t, len(j.since(0)), 0, "events before the first")
 	for i := range HistoryEvents + 100 {
 		j.note(Event{Client: i + 1})

@@ -99,10 +99,8 @@ type eventRing struct {
 	mu   sync.Mutex
 	ring []Event // event n is at (n-1) % HistoryEvents
 	next uint64
-	tell func(Event) // nil = no listener
+	tell []func(Event)
 }
-
-func newEventRing(tell func(Event)) *eventRing { return &eventRing{tell: tell} }
 
 // note adds an event and sets its number.
 func (j *eventRing) note(e Event) {
@@ -115,8 +113,31 @@ func (j *eventRing) note(e Event) {
 	} else {
 		j.ring[(e.Seq-1)%HistoryEvents] = e
 	}
-	if j.tell != nil {
-		j.tell(e)
+	for _, tell := range j.tell {
+		tell(e)
+	}
+}
+
+// observe adds the event of a step of a client, if it has one.
+func (j *eventRing) observe(s step, r *round) {
+	e := Event{At: r.at, Kind: outcomes[r.how].event, Key: r.names[0], More: r.names[1:], Client: r.client + 1, Shared: r.shared}
+	switch s {
+	case asked:
+		e.At, e.Kind = r.due, Arrived
+	case gaveUp:
+		e.Took = r.at.Sub(r.due)
+	case entered:
+		e.Token, e.Fence, e.Took, e.Deadline = r.lease.token, r.lease.fence, r.at.Sub(r.due), r.lease.Deadline()
+	case freed:
+		e.Token, e.Fence, e.Took, e.Deadline, e.Told = r.lease.token, r.lease.fence, r.left.Sub(r.hold.Began), r.deadline, r.told
+	default:
+		return
+	}
+	if e.Kind == Failed {
+		e.Text = r.err.Error()
+	}
+	if e.Kind != "" {
+		j.note(e)
 	}
 }
 

@@ -19,17 +19,19 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		failed:    func(m Metrics) int64 { return m.Errors },
 		calledOff: func(m Metrics) int64 { return m.CutOff },
 	} {
-		r := newRecorder(began, 0)
+		r := newRecorder(began, role{})
 		r.clientJoined(0)
 		r.clientJoined(1)
-		r.arrive(0, at(1), false)
-		r.acquire(0, at(3), 2*time.Second)
-		r.arrive(1, at(2), true)
+		holds := &round{arrival: arrival{due: at(1)}, at: at(3)}
+		r.observe(asked, holds)
+		r.observe(entered, holds)
+		waits := &round{client: 1, arrival: arrival{due: at(2), late: true}, at: at(7), how: how, err: errors.New("because")}
+		r.observe(asked, waits)
 		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Clients.Waiting != 1 || m.LateArrivals != 1 {
 			t.Errorf("while it waits: %+v", m)
 		}
 		check.Equal(t, r.metrics(at(9)).Fairness.Starved, 7*time.Second, "the longest wait")
-		r.giveUp(1, at(7), how, errors.New("because"))
+		r.observe(gaveUp, waits)
 		m := r.metrics(at(20))
 		check.True(t, of(m) == 1 && m.TimedOut+m.Refused+m.Errors+m.CutOff == 1 && m.Clients.Waiting == 0 && m.Clients.Idle == 1,
 			"outcome %d: %+v", how, m)
@@ -46,11 +48,13 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 		lost: func(m Metrics) int64 { return m.Lost }, abandoned: func(m Metrics) int64 { return m.Abandoned },
 		crashed: func(m Metrics) int64 { return m.Abandoned }, unconfirmed: func(m Metrics) int64 { return m.Unconfirmed },
 	} {
-		r := newRecorder(time.Unix(0, 0), 0)
+		r := newRecorder(time.Unix(0, 0), role{})
 		r.clientJoined(0)
-		r.arrive(0, time.Unix(0, 0), false)
-		r.acquire(0, time.Unix(1, 0), time.Second)
-		r.end(0, how, 3*time.Second, errors.New("because"))
+		hold := &round{at: time.Unix(1, 0), hold: &oracle.Hold{Began: time.Unix(1, 0)}, left: time.Unix(4, 0), err: errors.New("because")}
+		r.observe(asked, hold)
+		r.observe(entered, hold)
+		hold.how = how
+		r.observe(freed, hold)
 		m := r.metrics(time.Unix(5, 0))
 		if of(m) != 1 || m.Released+m.Expired+m.Lost+m.Abandoned+m.Unconfirmed != 1 || m.Latency.Held.Max != 3*time.Second || m.Clients.Holding != 0 || m.Clients.Idle != 1 {
 			t.Errorf("outcome %d: %+v", how, m)
@@ -185,13 +189,6 @@ func TestDurationsOutOfRangeAreCounted(t *testing.T) {
 	h.add(-time.Second)
 	h.add(3 * time.Hour)
 	check.Equal(t, h.hdr.TotalCount(), 2, "counted")
-}
-
-func TestResetForgetsEverything(t *testing.T) {
-	h := newHistogram()
-	h.add(time.Second)
-	h.reset()
-	check.Equal(t, h.latency(), Latency{})
 }
 
 func TestEverySecondHasItsOwnFigures(t *testing.T) {

@@ -157,7 +157,7 @@ func (f *fleet) begin(fault Fault, number int) {
 	if number < 0 && fault.costly(f.scenario.Load().Lock) {
 		f.disturbances.faultBegan()
 	}
-	f.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Took: fault.For, Text: fault.target()})
+	f.events.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Took: fault.For, Text: fault.target()})
 }
 
 func (f *fleet) end(fault Fault, number int) {
@@ -167,7 +167,7 @@ func (f *fleet) end(fault Fault, number int) {
 	if number < 0 && fault.costly(f.scenario.Load().Lock) {
 		f.disturbances.faultEnded(time.Now())
 	}
-	f.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Text: fault.target()})
+	f.events.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Text: fault.target()})
 }
 
 // trouble returns what a fault of a client, or of servers if number is negative, may cost, if

@@ -70,24 +70,25 @@ type ownConns struct {
 
 func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.close()) }
 
-// applyInHold applies a fault inside a hold.
-func (c *client) applyInHold(halt context.Context, v *oracle.Hold, f Fault) workResult {
-	c.fleet.oracle.Faulted(v, string(f.Kind))
+// applyInHold applies a fault inside a hold, and reports whether it ends the work.
+func (c *client) applyInHold(r *round, f Fault) (ends bool) {
+	r.fault = f.Kind
+	c.fleet.tell(struck, r)
 	c.fleet.begin(f, c.number)
 	switch f.Kind {
 	case Crash:
 		c.crash(c.network, f)
-		return workCrashed
+		r.how = crashed
 	case Leak:
-		return workLeaked
+		r.how = abandoned
 	case Partition:
 		c.partition(f, false)
-		return workOK
+		return false
 	case Freeze:
-		c.freeze(halt, c.network, f)
-		return workUnchecked
+		c.freeze(c.fleet.ctx, c.network, f)
+		r.unaware = true
 	}
-	return workOK
+	return true
 }
 
 // crash cuts all connections of the client over w for good. Data that was sent before
@@ -163,19 +164,12 @@ func (c *client) beforeCommand(w *network, command string) func() error {
 func (c *client) waitReplacement(stay context.Context) {
 	f, old := c.fleet, c.session
 	f.tasks.Go(func() { _ = old.close() }) // its network does not work
-	f.recorder.update(func(m *Metrics) {
-		f.recorder.of(c.number).state = Dead
-		move(&m.Clients.Idle, &m.Clients.Dead)
-	})
+	f.recorder.update(func(*Metrics) { f.recorder.of(c.number).state = Dead })
 	pause(stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil
 	c.reconnect()
 	f.oracle.TroubleEnded(oracle.Crash, c.number, oracle.Everybody, time.Now())
-	f.recorder.update(func(m *Metrics) {
-		one := f.recorder.of(c.number)
-		one.state, one.trouble = Thinking, Thinking
-		move(&m.Clients.Dead, &m.Clients.Idle)
-	})
+	f.recorder.clientJoined(c.number)
 }
 
 // reconnect gives the client that replaces a crashed one its session.

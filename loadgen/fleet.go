@@ -25,7 +25,7 @@ type fleet struct {
 	scenario atomic.Pointer[Scenario] // current
 	keys     keySet
 	promise  promise
-	greeted  chan struct{} // closed when all client processes have started; nil for all kinds but Exec
+	greeted  chan struct{} // closed when all client processes have started
 	sessions baseSessions
 	schedule *schedule
 
@@ -35,6 +35,7 @@ type fleet struct {
 	janitor      *janitor
 	disturbances disturbances
 	faults       *faultLog
+	observing    []func(step, *round)
 
 	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
@@ -69,20 +70,22 @@ func (s *keySet) of(picked int) (names []string, numbers []int) {
 
 // promise is what a kind of lock promises to its holders.
 type promise struct {
-	sound   bool   // the lock notifies its holder at the end of the lease
-	renewed bool   // a lease lasts as long as the work of its holder
-	inOrder bool   // the lock serves waiters in order of arrival
-	flaw    string // the cause of violations if the lock is not sound
+	sound    bool   // the lock notifies its holder at the end of the lease
+	renewed  bool   // a lease lasts as long as the work of its holder
+	inOrder  bool   // the lock serves waiters in order of arrival
+	numbered bool   // the lock has fences
+	flaw     string // the cause of violations if the lock is not sound
 }
 
-func (l Lock) promise() promise {
-	p := promise{
-		sound: l.Kind.Sound(), renewed: l.Kind.Sound() && !l.Renew.Off && l.Renew.Max == 0, inOrder: l.Kind == Fair,
+// promise returns what the lock, or the hello of its client process, promises.
+func (l Lock) promise(h external.Hello) promise {
+	switch {
+	case l.Kind == Exec:
+		return promise{sound: h.Tells, renewed: h.Renews && !l.Renew.Off, numbered: h.Fences}
+	case !l.Kind.Sound():
+		return promise{flaw: string(l.Kind)}
 	}
-	if !p.sound {
-		p.flaw = string(l.Kind)
-	}
-	return p
+	return promise{sound: true, renewed: !l.Renew.Off && l.Renew.Max == 0, inOrder: l.Kind == Fair, numbered: l.Fence}
 }
 
 // baseSessions are the sessions that clients share: one per connection.
@@ -97,7 +100,7 @@ type baseSessions struct {
 type fleetConfig struct {
 	servers  Servers
 	openBase func(sessionConfig) (session, error) // opens a base session
-	tell     func(Event)
+	tell     []func(Event)
 	history  *oracle.History
 	witness  *witness.Witness // nil: there is none
 	role     role
@@ -114,9 +117,10 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f := &fleet{
 		fleetConfig: c,
 		keys:        newKeySet(s.Keys, s.Lock.span()),
-		promise:     s.Lock.promise(),
-		recorder:    newRecorder(now, c.role.first()),
-		events:      newEventRing(c.tell),
+		promise:     s.Lock.promise(c.hello),
+		greeted:     make(chan struct{}),
+		recorder:    newRecorder(now, c.role),
+		events:      &eventRing{tell: c.tell},
 		schedule:    newSchedule(s.Rate, now, s.spacing(c.role.first())),
 		faults:      newFaultLog(s.Faults),
 		ctx:         ctx,
@@ -125,46 +129,23 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.clients.first = c.role.first()
 	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63+uint64(f.clients.first)))
 	f.scenario.Store(&s)
-	fenced := s.Lock.Fence
-	if s.Lock.Kind == Exec {
-		h := c.hello
-		f.promise, fenced = promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
-	}
 	checks := oracle.Config{
-		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
-		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
-	}
-	if c.role.agent > 0 { // other processes have holders, too
-		checks.Patience, checks.Handoff = maxTime, nil
+		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: f.promise.numbered, Claimed: s.Lock.Kind == Exec,
+		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.update(func(*Metrics) { f.recorder.handoff.add(gap) }) },
 	}
 	if s.Lock.Kind.Quorum() {
 		checks.Servers = len(c.servers.all(s.Lock.Kind))
 	}
-	f.oracle = oracle.New(checks)
+	f.oracle = oracle.New(c.role.sees(checks))
 	f.disturbances.oracle = f.oracle
-	f.janitor = newJanitor(s, c.servers, f.oracle, c.role)
-	if c.role.agent > 0 {
-		f.recorder.keepSeconds()
-	}
-	if c.shared && c.role.agent == 0 {
-		f.janitor.recordExisting()
-		if err := f.janitor.claim(ctx); err != nil {
-			cancel()
-			return nil, err
-		}
-	}
-	if s.Lock.Kind == Exec {
-		f.greeted = make(chan struct{})
+	f.janitor = newJanitor(s, c, f.oracle)
+	f.observing = f.observers()
+	if err := f.janitor.claim(ctx); err != nil {
+		cancel()
+		return nil, err
 	}
 	err := f.clients.resize(c.role.clients(s), f.admit)
-	if s.Lock.Kind == Exec {
-		stop := context.AfterFunc(c.closing, cancel)
-		f.awaitProcesses(ctx)
-		stop()
-		f.recorder.reset(time.Now())
-		f.schedule.set(s.Rate, time.Now())
-		close(f.greeted)
-	}
+	f.greet()
 	f.tasks.Go(func() { f.janitor.work(ctx) })
 	f.tasks.Go(func() { f.watch(ctx) })
 	if err != nil {
@@ -174,23 +155,21 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	return f, nil
 }
 
-// awaitProcesses waits until all client processes have said hello or failed, so that
-// their start is not a part of the run.
-func (f *fleet) awaitProcesses(ctx context.Context) {
-	f.clients.mu.Lock()
-	var processes []*external.Process
+// greet waits until all client processes have said hello or failed, so that their start is not a
+// part of the run, and lets the clients begin.
+func (f *fleet) greet() {
+	stop := context.AfterFunc(f.closing, f.cancel)
+	defer stop()
 	for _, s := range f.clients.slots {
-		if s == nil {
-			continue // it could not start
+		if s == nil || s.client.network == nil {
+			continue // it could not start, or is no process
 		}
 		if p := s.client.network.process.Load(); p != nil {
-			processes = append(processes, p)
+			_, _ = p.Hello(f.ctx) // the first attempt of the client reports the error
 		}
 	}
-	f.clients.mu.Unlock()
-	for _, p := range processes {
-		_, _ = p.Hello(ctx) // the first attempt of the client reports the error
-	}
+	f.recorder.reset(time.Now())
+	close(f.greeted)
 }
 
 // spacing returns the random source of the arrivals of a process whose clients are numbered
@@ -248,16 +227,13 @@ func (f *fleet) baseSession(number int) (session, error) {
 	return f.sessions.roots[number], nil
 }
 
-// note records an event.
-func (f *fleet) note(e Event) { f.events.note(e) }
-
 // violated records a violation as an event.
 func (f *fleet) violated(e oracle.Evidence) {
 	side := e.First
 	if e.Violation == oracle.Overlap || e.Violation == oracle.WorkOverlap || e.Violation == oracle.FenceOrder {
 		side = e.Second
 	}
-	f.note(Event{
+	f.events.note(Event{
 		At: e.At, Kind: EventKind(e.Violation), Key: e.Key, Client: side.Client, Token: side.Token,
 		Fence: side.Fence, Shared: side.Reader, Took: e.Length, Text: e.Cause,
 	})
@@ -382,11 +358,8 @@ func (f *fleet) admit(place int) (*slot, error) {
 	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
 		defer f.clients.free(place)
-		defer f.recorder.update(func(m *Metrics) {
-			f.recorder.of(number).present = false
-			m.Clients.Total, m.Clients.Idle = m.Clients.Total-1, m.Clients.Idle-1
-		})
-		return c.run(f.ctx, stay)
+		defer f.recorder.update(func(*Metrics) { f.recorder.of(number).present = false })
+		return c.run(stay)
 	})
 	return &slot{leave: leave, client: c}, nil
 }

@@ -31,6 +31,7 @@ type janitor struct {
 	existing map[string]bool // keys that existed before the run; never deleted
 
 	role     role
+	shared   bool        // others may use keys of the same names, and this process is the only one of the run that deletes keys
 	prepared []sync.Once // by key number; nil: all keys have a TTL
 
 	mu      sync.Mutex
@@ -41,9 +42,9 @@ type janitor struct {
 // a key expires after at least this time.
 const minGuard = 10 * time.Second
 
-func newJanitor(s Scenario, on Servers, o *oracle.Oracle, r role) *janitor {
+func newJanitor(s Scenario, c fleetConfig, o *oracle.Oracle) *janitor {
 	j := &janitor{
-		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o, role: r,
+		servers: c.servers.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o, role: c.role, shared: c.shared && c.role.agent == 0,
 		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix,
 	}
 	if j.withoutTTL(j.keys[0]) != none {
@@ -79,11 +80,15 @@ func (j *janitor) recordExisting() {
 	}
 }
 
-// claim claims the prefix for this run. Otherwise, of two runs with the same prefix,
+// claim claims the prefix for this run, if others may use it. Otherwise, of two runs with the same prefix,
 // the first to end would delete the keys of the other. It skips a server that does not
 // answer. The value of the key is a sentence, which no lock library writes: a random
 // value looked like a lock that is renewed forever.
 func (j *janitor) claim(ctx context.Context) error {
+	if !j.shared {
+		return nil
+	}
+	j.recordExisting()
 	j.claimKey = j.prefix + "run"
 	host, _ := os.Hostname() // only for a person who looks at the key
 	value := fmt.Sprintf("claimed by a locktop load, process %d on %s", os.Getpid(), host)
@@ -104,6 +109,15 @@ func (j *janitor) resetCPU() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.idle = cpu(context.Background(), j.servers)
+}
+
+// observe prepares the keys that a client asks for. The first hold of a key waits for this.
+func (j *janitor) observe(s step, r *round) {
+	if s == asked && j.prepared != nil {
+		for _, key := range r.keys {
+			j.prepared[key].Do(func() { j.prepareKey(r.stay, key) })
+		}
+	}
 }
 
 // prepareKey registers a key for work. It creates the fence counter with a TTL.

@@ -39,8 +39,8 @@ type lease struct {
 	unlock  func(context.Context) error                // returns lock.ErrLost if the lease was over
 	again   func(context.Context) (*lease, error)      // enters the lock once more
 	extend  func(context.Context, time.Duration) error // nil: impossible
-	kept    func() bool                                // whether the holder had the lock until now, as far as it knows; nil: as long as the lease is valid
-	latest  func() time.Time                           // nil: the deadline is exact
+	kept    func() bool                                // whether the holder had the lock until now, as far as it knows
+	latest  func() time.Time                           // see [oracle.Lease]
 	decided func() time.Time                           // when the holder last read the lock before it deletes it; nil: when it unlocks
 }
 
@@ -53,12 +53,7 @@ type lives interface {
 }
 
 // Latest implements [oracle.Lease].
-func (l *lease) Latest() time.Time {
-	if l.latest != nil {
-		return l.latest()
-	}
-	return l.Deadline()
-}
+func (l *lease) Latest() time.Time { return l.latest() }
 
 // enter enters the lock again, until it is entered as often as s says. If an entry fails, it
 // unlocks all of them.
@@ -178,7 +173,7 @@ func enter(ctx context.Context, l lock.Locker) (*lease, error) {
 		return nil, err
 	}
 	return &lease{
-		lives: held, token: held.Token(), fence: held.Fence(), unlock: held.Unlock, extend: held.Extend,
+		lives: held, token: held.Token(), fence: held.Fence(), unlock: held.Unlock, extend: held.Extend, kept: held.Valid, latest: held.Deadline,
 		again: func(ctx context.Context) (*lease, error) { return enter(ctx, l) },
 	}, nil
 }
@@ -308,8 +303,9 @@ func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (*l
 
 // flawedLease returns the lease of one entry of a historic form.
 func flawedLease(ctx context.Context, view classic.Lock, hold classic.Hold, ahead time.Duration, resumed *atomic.Int64) *lease {
+	t := trueTime{hold, ahead, context.WithoutCancel(ctx)}
 	return &lease{
-		lives:   trueTime{hold, ahead, context.WithoutCancel(ctx)},
+		lives: t, kept: t.Valid, latest: t.Deadline,
 		decided: func() time.Time { return time.Unix(0, resumed.Load()) },
 		again: func(ctx context.Context) (*lease, error) {
 			inner, err := view.TryLock(ctx)

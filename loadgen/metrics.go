@@ -139,7 +139,7 @@ type recorder struct {
 	mu       sync.Mutex
 	began    time.Time
 	ended    time.Time // zero while the fleet runs
-	totals   Metrics   // only counters, gauges and the newest error
+	totals   Metrics   // only counters and the newest error
 	clients  []record  // by client number less first
 	timeline *timeline
 	unsent   []SecondShare // that ended since the last snapshot; see [Run.Snapshot]
@@ -164,24 +164,41 @@ const (
 	refused
 	failed
 	calledOff
+	died // the client crashed, and has no lock
 
 	released // outcomes of a hold
 	expired
 	lost
 	unconfirmed
 	abandoned
-
-	crashed // outcome of both
+	crashed // the client crashed, and leaves its lock
 )
 
-// eventOf is the kind of event of an outcome, "" if there is none.
-var eventOf = map[outcome]EventKind{
-	acquired: Acquired, timedOut: TimedOut, refused: Refused, failed: Failed, unconfirmed: Failed,
-	released: Released, expired: Expired, lost: Lost, abandoned: Abandoned, crashed: Abandoned,
+// outcomes has the kind of event of each outcome, "" if it has none, and its count.
+var outcomes = [...]struct {
+	event EventKind
+	count func(*Counts) *int64
+}{
+	acquired:    {Acquired, func(c *Counts) *int64 { return &c.Acquired }},
+	timedOut:    {TimedOut, func(c *Counts) *int64 { return &c.TimedOut }},
+	refused:     {Refused, func(c *Counts) *int64 { return &c.Refused }},
+	failed:      {Failed, func(c *Counts) *int64 { return &c.Errors }},
+	calledOff:   {"", func(c *Counts) *int64 { return &c.CutOff }},
+	died:        {Abandoned, func(c *Counts) *int64 { return &c.Errors }},
+	released:    {Released, func(c *Counts) *int64 { return &c.Released }},
+	expired:     {Expired, func(c *Counts) *int64 { return &c.Expired }},
+	lost:        {Lost, func(c *Counts) *int64 { return &c.Lost }},
+	unconfirmed: {Failed, func(c *Counts) *int64 { return &c.Unconfirmed }},
+	abandoned:   {Abandoned, func(c *Counts) *int64 { return &c.Abandoned }},
+	crashed:     {Abandoned, func(c *Counts) *int64 { return &c.Abandoned }},
 }
 
-func newRecorder(now time.Time, first int) *recorder {
-	return &recorder{first: first, began: now, timeline: newTimeline(), histograms: newHistograms()}
+func newRecorder(now time.Time, of role) *recorder {
+	r := &recorder{first: of.first(), began: now, timeline: newTimeline(), histograms: newHistograms()}
+	if of.agent > 0 {
+		r.timeline.keep = r.keepSecond
+	}
+	return r
 }
 
 // reset restarts the metrics. It counts waiting clients as new arrivals, and holders as
@@ -189,32 +206,26 @@ func newRecorder(now time.Time, first int) *recorder {
 func (r *recorder) reset(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := &r.totals
-	*t = Metrics{
-		Clients: t.Clients, LastErr: t.LastErr,
-		Counts: Counts{Arrivals: int64(t.Clients.Waiting + t.Clients.Holding), Acquired: int64(t.Clients.Holding)},
-	}
-	for i := range r.clients {
-		r.clients[i].acquired = 0
-		if r.clients[i].state == Inside {
-			r.clients[i].acquired = 1
-		}
-	}
-	r.attempts.Store(0)
-	keep := r.timeline.keep
-	r.began, r.timeline = now, newTimeline()
-	r.timeline.keep = keep
-	r.unsent = nil
+	r.totals = Metrics{LastErr: r.totals.LastErr}
+	r.began, r.unsent = now, nil
+	*r.timeline = timeline{wait: newHistogram(), keep: r.timeline.keep}
 	for _, h := range r.all() {
 		h.reset()
 	}
-	for range t.Clients.Holding {
-		r.wait.add(0) // earlier waiting does not count
+	r.attempts.Store(0)
+	for i := range r.clients {
+		c := &r.clients[i]
+		c.acquired = 0
+		if c.present && (c.state == Queued || c.state == Inside) {
+			r.totals.Arrivals++
+		}
+		if c.present && c.state == Inside {
+			c.acquired = 1
+			r.totals.Acquired++
+			r.wait.add(0) // earlier waiting does not count
+		}
 	}
 }
-
-// move moves a client from one count to another.
-func move(from, to *int) { *from, *to = *from-1, *to+1 }
 
 // of returns the record of a client. r.mu must be held.
 func (r *recorder) of(client int) *record { return &r.clients[client-r.first] }
@@ -228,82 +239,46 @@ func (r *recorder) clientJoined(client int) {
 	}
 	c := r.of(client)
 	c.present, c.state, c.trouble = true, Thinking, Thinking
-	r.totals.Clients.Total++
-	r.totals.Clients.Idle++
 }
 
-// arrive counts an attempt that was due at due; late means that no client was free
-// then.
-func (r *recorder) arrive(client int, due time.Time, late bool) {
+// observe counts a step of a client.
+func (r *recorder) observe(s step, of *round) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.of(client)
-	c.state, c.since = Queued, due
-	move(&r.totals.Clients.Idle, &r.totals.Clients.Waiting)
-	r.totals.Arrivals++
-	if late {
-		r.totals.LateArrivals++
-	}
-}
-
-// giveUp counts an attempt that ends without a lease.
-func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.of(client)
-	c.state = Thinking
-	move(&r.totals.Clients.Waiting, &r.totals.Clients.Idle)
-	switch how {
-	case timedOut:
-		r.totals.TimedOut++
-	case refused:
-		r.totals.Refused++
-	case calledOff:
-		r.totals.CutOff++
+	c, t := r.of(of.client), &r.totals
+	switch s {
+	case asked:
+		c.state, c.since = Queued, of.due
+		t.Arrivals++
+		if of.late {
+			t.LateArrivals++
+		}
+		return
+	case gaveUp:
+		c.state = Thinking
+		r.wait.addCensored(of.at.Sub(of.due))
+		r.timeline.advance(of.at.Sub(r.began))
+		r.timeline.wait.addCensored(of.at.Sub(of.due))
+	case entered:
+		c.state = Inside
+		c.acquired++
+		r.wait.add(of.at.Sub(of.due))
+		r.timeline.add(of.at.Sub(r.began), of.at.Sub(of.due))
+	case freed:
+		c.state = Thinking
+		r.held.add(of.left.Sub(of.hold.Began))
+		if of.released() {
+			r.release.add(of.at.Sub(of.decided))
+		}
 	default:
-		r.totals.Errors++
-		r.totals.LastErr = err.Error()
+		return
 	}
-	wait := now.Sub(c.since)
-	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
-	r.wait.addCensored(wait)
-	r.timeline.advance(now.Sub(r.began))
-	r.timeline.wait.addCensored(wait)
-}
-
-// acquire counts an attempt that ends in a hold.
-func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.of(client)
-	c.state = Inside
-	c.acquired++
-	move(&r.totals.Clients.Waiting, &r.totals.Clients.Holding)
-	r.totals.Acquired++
-	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
-	r.wait.add(wait)
-	r.timeline.add(now.Sub(r.began), wait)
-}
-
-// end counts the end of a hold.
-func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of(client).state = Thinking
-	move(&r.totals.Clients.Holding, &r.totals.Clients.Idle)
-	r.held.add(held)
-	switch how {
-	case released:
-		r.totals.Released++
-	case expired:
-		r.totals.Expired++
-	case lost:
-		r.totals.Lost++
-	case abandoned, crashed:
-		r.totals.Abandoned++
-	default:
-		r.totals.Unconfirmed++
-		r.totals.LastErr = err.Error()
+	*outcomes[of.how].count(&t.Counts)++
+	if s != freed {
+		t.Fairness.Starved = max(t.Fairness.Starved, of.at.Sub(of.due))
+	}
+	if of.how == failed || of.how == died || of.how == unconfirmed {
+		t.LastErr = of.err.Error()
 	}
 }
 
@@ -319,13 +294,6 @@ func (r *recorder) trouble(client int, trouble ClientState) (over func()) {
 			c.trouble = Thinking
 		}
 	}
-}
-
-// observe records a duration in a histogram of the recorder.
-func (r *recorder) observe(h *histogram, d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h.add(d)
 }
 
 // update changes the figures that are not those of a client.
@@ -352,11 +320,13 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	m.Cost.Attempts = r.attempts.Load()
 	m.Latency = r.latencies()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
-	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
+	m.Clients.States = make([]ClientState, 0, len(r.clients))
+	var states [Dead + 1]int
 	var sum, squares, n float64
 	for i := range r.clients {
 		c := &r.clients[i]
 		if c.present {
+			states[c.state]++
 			state := c.state
 			if c.trouble != Thinking && state != Dead {
 				state = c.trouble
@@ -371,5 +341,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 		squares += float64(c.acquired) * float64(c.acquired)
 	}
 	m.Fairness.Jain = ratio(sum*sum, n*squares)
+	m.Clients.Total = len(m.Clients.States)
+	m.Clients.Idle, m.Clients.Waiting, m.Clients.Holding, m.Clients.Dead = states[Thinking], states[Queued], states[Inside], states[Dead]
 	return m
 }

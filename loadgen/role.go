@@ -31,6 +31,14 @@ func (r role) clients(s Scenario) int {
 	return s.Clients
 }
 
+// sees returns what an oracle can check in this process: others have holders of the keys, too.
+func (r role) sees(all oracle.Config) oracle.Config {
+	if r.agent > 0 {
+		all.Patience, all.Handoff = maxTime, nil
+	}
+	return all
+}
+
 // Join makes r the part of process agent, from 1, in a run of several processes on the same
 // keys. The clients are counted from agent × [MaxClients] + 1 on. Start does not claim the
 // prefix, and Stop leaves the keys to the keeper; see [Run.Keep]. The oracle of r sees the

@@ -52,9 +52,9 @@ func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (
 	return r, nil
 }
 
-// Listen calls tell for each event, in order, from the next start on. Tell must return
-// quickly. Call Listen before the first start.
-func (r *Run) Listen(tell func(Event)) { r.tell = tell }
+// Listen calls tell for each event, in order, from the next start on, beside those of other calls.
+// Tell must return quickly. Call Listen before the first start.
+func (r *Run) Listen(tell func(Event)) { r.tell = append(r.tell, tell) }
 
 // Record adds the holds of the clients to h, from the next start on. Call Record before
 // the first start.

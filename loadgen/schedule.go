@@ -262,7 +262,7 @@ func (f *fleet) startStage(i int, stage Stage) {
 	if stage.Rate > 0 {
 		s.Rate = stage.Rate
 	}
-	f.note(Event{At: time.Now(), Kind: StageBegan, Text: fmt.Sprintf("stage %d: %d clients", i+1, s.Clients)})
+	f.events.note(Event{At: time.Now(), Kind: StageBegan, Text: fmt.Sprintf("stage %d: %d clients", i+1, s.Clients)})
 	if err := f.apply(s); err != nil {
 		f.recorder.setError(err)
 	}

@@ -52,12 +52,10 @@ type Distribution struct {
 	Censored int64
 }
 
-// keepSeconds keeps the distribution of each second until the next [Run.Snapshot].
-func (r *recorder) keepSeconds() {
-	r.timeline.keep = func(number int, of Second, waits *histogram) {
-		r.unsent = append(r.unsent, SecondShare{number, of.Acquired, waits.distribution()})
-		r.unsent = r.unsent[max(0, len(r.unsent)-HistorySeconds):]
-	}
+// keepSecond keeps the distribution of a second until the next [Run.Snapshot].
+func (r *recorder) keepSecond(number int, of Second, waits *histogram) {
+	r.unsent = append(r.unsent, SecondShare{number, of.Acquired, waits.distribution()})
+	r.unsent = r.unsent[max(0, len(r.unsent)-HistorySeconds):]
 }
 
 // Snapshot returns the state of a run that has joined others; see [Run.Join]. Each second

@@ -314,4 +314,15 @@ func (h *hold) extend() error {
 }
 
 // told is [external.Lease.Told], until the test ends.
-func (h *hold) told(within time.Duration) bool { return h.Told(h.actor.rig.ctx, within) }
+func (h *hold) told(within time.Duration) bool { return told(h.actor.rig.ctx, h.Lease, within) }
+
+// told waits until a client has reported the loss of its lock, for a time at most, and reports whether
+// it has.
+func told(ctx context.Context, l *external.Lease, within time.Duration) bool {
+	select {
+	case <-l.Context().Done():
+	case <-time.After(within):
+	case <-ctx.Done():
+	}
+	return l.Lost()
+}

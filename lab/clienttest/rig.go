@@ -227,7 +227,8 @@ func (r *rig) fenceOrder() string {
 // wipe records that the servers lose keys, after which no lock can keep its promise to those
 // that are inside.
 func (r *rig) wipe() {
-	r.oracle.Wipe(oracle.Everybody, oracle.LostKeys, time.Now())
+	now := time.Now()
+	r.oracle.Troubled(oracle.Trouble{Cause: oracle.LostKeys, Client: oracle.Everybody, Key: oracle.Everybody, From: now, To: now})
 	r.wiped = true
 }
 

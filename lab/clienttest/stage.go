@@ -320,7 +320,7 @@ func (s *stage) begin(p *player) {
 		h := p.first
 		if s.superseded(h, time.Now()) && p.hello.Tells {
 			asked := time.Now()
-			if !h.lease.Told(s.ctx, tellWithin) {
+			if !told(s.ctx, h.lease, tellWithin) {
 				s.fail("The client did not tell %s of the loss within %s, although hello says that it tells.", p.name, humanize.Setting(tellWithin))
 			}
 			s.waits(asked)

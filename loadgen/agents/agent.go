@@ -172,10 +172,7 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 		if err != nil {
 			return false, h.refuse(ctx, err)
 		}
-		h.run.Listen(func(e loadgen.Event) {
-			h.highlights.note(e)
-			tell(e)
-		})
+		h.run.Listen(tell)
 		defer func() {
 			if err := done(); err != nil {
 				a.note(err.Error())

@@ -72,17 +72,6 @@ func (l *Lease) Valid() bool { return l.ctx.Err() == nil && time.Now().Before(l.
 // Lost reports whether the client has reported that it has lost the lock.
 func (l *Lease) Lost() bool { return errors.Is(context.Cause(l.ctx), ErrLost) }
 
-// Told waits until the client has reported the loss of the lock, for a time at most, and reports
-// whether it has.
-func (l *Lease) Told(ctx context.Context, within time.Duration) bool {
-	select {
-	case <-l.ctx.Done():
-	case <-time.After(within):
-	case <-ctx.Done():
-	}
-	return l.Lost()
-}
-
 // prolong sets a later deadline, and a later latest end.
 func (l *Lease) prolong(deadline, latest time.Time) {
 	l.mu.Lock()

@@ -159,8 +159,8 @@ func (o *Oracle) lasting(cause Cause, client, key int) int {
 	return slices.IndexFunc(o.troubles, func(t Trouble) bool { return t.lasting && t.is(cause, client, key) })
 }
 
-// Troubled records a trouble that is over. Two of the same kind with a short time between
-// them become one.
+// Troubled records a trouble that is over, or that deletes locks now: then no client may acquire a
+// lock before the deletion is over. Two of the same kind with a short time between them become one.
 func (o *Oracle) Troubled(t Trouble) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

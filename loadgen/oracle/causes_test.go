@@ -243,7 +243,7 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 	for i := range 10 {
 		o.Troubled(Trouble{Cause: Stalled, Client: Everybody, Key: Everybody, From: at(float64(i) / 4), To: at(float64(i)/4 + 0.1)})
 		o.Troubled(Trouble{Cause: Unanswered, Client: Everybody, Key: Everybody, Server: 1, From: at(float64(i)), To: at(float64(i) + 0.1)})
-		o.Wipe(Everybody, "flush", at(float64(i)/100))
+		o.Troubled(Trouble{Cause: "flush", Client: Everybody, Key: Everybody, From: at(float64(i) / 100), To: at(float64(i) / 100)})
 	}
 	count := map[Cause]int{}
 	for _, one := range o.troubles {

@@ -357,13 +357,6 @@ func (o *Oracle) Faulted(v *Hold, fault string) {
 	}
 }
 
-// Wipe records that a cause deletes the locks of a key, or of all keys if key is Everybody.
-// The caller must call it before the deletion, and no client may acquire a lock before the
-// deletion is over.
-func (o *Oracle) Wipe(key int, cause Cause, now time.Time) {
-	o.Troubled(Trouble{Cause: cause, Client: Everybody, Key: key, From: now, To: now})
-}
-
 // Violations returns the violations so far. A key that is stuck now counts.
 func (o *Oracle) Violations(now time.Time) Violations {
 	unheld, unexplained := int64(0), o.unexplainedStuck(now)

@@ -33,6 +33,10 @@ func (th *oracleTest) enter(h Hold, at, deadline int) *Hold {
 	return th.Enter(0, h, now)
 }
 
+func (th *oracleTest) Wipe(key int, cause Cause, now time.Time) {
+	th.Troubled(Trouble{Cause: cause, Client: Everybody, Key: key, From: now, To: now})
+}
+
 func (th *oracleTest) wipeBegan(key int, cause Cause, at int) {
 	th.TroubleBegan(Trouble{Cause: cause, Client: Everybody, Key: key, From: th.at(at)})
 }

@@ -345,19 +345,16 @@ type Results struct {
 
 // String describes the results in words.
 func (r Results) String() string {
-	text := fmt.Sprintf("%s%s in the order of %s of %s", humanize.Plural(r.Overlaps, "overlap"), excused(r.Counts), humanize.Count(r.Proven), humanize.Plural(r.Holds, "hold"))
+	text := humanize.Plural(r.Overlaps, "overlap")
+	if r.Excused > 0 {
+		text += fmt.Sprintf(" (%s after a fault that deletes locks)", humanize.Count(r.Excused))
+	}
+	text += fmt.Sprintf(" in the order of %s of %s", humanize.Count(r.Proven), humanize.Plural(r.Holds, "hold"))
 	if len(r.Examples) > 0 {
 		first := r.Examples[0]
 		text += fmt.Sprintf(" (first: %s and %s on %s)", strings.Join(first.Others, ", "), first.Client, first.Key)
 	}
 	return fmt.Sprintf("%s; an entry took p50 %s, p99 %s", text, humanize.Precise(r.P50), humanize.Precise(r.P99))
-}
-
-func excused(c Counts) string {
-	if c.Excused == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%s after a fault that deletes locks)", humanize.Count(c.Excused))
 }
 
 // Results returns the results so far. The last 0.2 s may be missing before Close.
