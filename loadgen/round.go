@@ -122,11 +122,8 @@ func (f *fleet) judgeEnd(r *round) {
 
 // record is the observer for the history.
 func (f *fleet) record(s step, r *round) {
-	switch s {
-	case entered:
-		f.history.Acquired(r.hold, r.asked, r.at)
-	case freed:
-		f.history.Ended(r.hold, r.left, r.how == released)
+	if s == freed {
+		f.history.Record(r.hold, r.left, r.how == released)
 	}
 }
 

@@ -27,6 +27,7 @@ type History struct {
 
 	mu    sync.Mutex
 	zero  time.Time
+	first int64 // the first request
 	keys  map[string]int32
 	names []string
 	parts [][]recordedHold // of partSize each, to avoid copies
@@ -40,7 +41,7 @@ type History struct {
 // partSize is the number of holds per part.
 const partSize = 4096
 
-// recordedHold is one hold of a history. Times are in nanoseconds since the first request.
+// recordedHold is one hold of a history. Times are in nanoseconds since the zero of the history.
 type recordedHold struct {
 	asked, got  int64 // call of the acquire and its reply
 	since       int64 // the lock was acquired then, or later
@@ -53,42 +54,39 @@ type recordedHold struct {
 
 func (r recordedHold) owner() string { return ClientLabel(int(r.client) + 1) }
 
-func moment(at int64) string { return humanize.Precise(time.Duration(at)) }
+// moment returns a time since the first request.
+func (h *History) moment(at int64) string { return humanize.Precise(time.Duration(at - h.first)) }
 
-// notYet is the time of an event that had not happened at the end of the run.
+// notYet is the time of what has not happened.
 const notYet = math.MaxInt64
 
-// Acquired records a request with a lease as its reply. It does nothing if h is nil.
-func (h *History) Acquired(v *Hold, asked, now time.Time) {
+// Record adds a hold that is over, and whether its client released it. It does nothing if h is nil.
+func (h *History) Record(v *Hold, left time.Time, released bool) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !released { // it ended at some time after the holder left or after the deadline
+		left = earlier(left, v.Lease.Deadline())
+	}
+	if h.holds == 0 {
+		h.zero = v.Asked
+	}
+	at := func(t time.Time) int64 { return t.Sub(h.zero).Nanoseconds() }
 	for ; v != nil; v = v.next {
-		h.add(v, asked, now)
+		if h.holds++; h.holds > HistoryLimit {
+			h.parts = nil // nothing will be proved
+			continue
+		}
+		if h.holds%partSize == 1 {
+			h.parts = append(h.parts, make([]recordedHold, 0, partSize))
+		}
+		r := recordedHold{asked: at(v.Asked), got: at(v.Began), since: at(v.since), left: at(left), fence: v.Fence, key: h.key(v.section.name), client: int32(v.Client), shared: v.Shared}
+		part := &h.parts[len(h.parts)-1]
+		*part = append(*part, r)
+		h.Limit, h.first = v.section.limit, min(h.first, r.asked)
 	}
-}
-
-func (h *History) add(v *Hold, asked, now time.Time) {
-	if h.keys == nil {
-		h.zero = asked
-	}
-	h.Limit = v.section.limit
-	key := h.key(v.section.name)
-	if h.holds++; h.holds > HistoryLimit {
-		h.parts = nil // nothing will be proved
-		return
-	}
-	if h.holds%partSize == 1 {
-		h.parts = append(h.parts, make([]recordedHold, 0, partSize))
-	}
-	v.hold = h.holds
-	part := &h.parts[len(h.parts)-1]
-	*part = append(*part, recordedHold{
-		asked: asked.Sub(h.zero).Nanoseconds(), since: v.since.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet,
-		fence: v.Fence, key: key, client: int32(v.Client), shared: v.Shared,
-	})
 }
 
 // key returns the number of a key.
@@ -102,24 +100,6 @@ func (h *History) key(name string) int32 {
 		h.keys[name], h.names = key, append(h.names, name)
 	}
 	return key
-}
-
-// Ended records the end of a hold, and whether the client released it. It does nothing if h is nil.
-func (h *History) Ended(v *Hold, left time.Time, released bool) {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ; v != nil; v = v.next {
-		if v.hold == 0 || h.parts == nil {
-			continue
-		}
-		if !released { // the hold ends at some time after the holder left or after the deadline
-			left = earlier(left, v.Lease.Deadline())
-		}
-		h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize].left = left.Sub(h.zero).Nanoseconds()
-	}
 }
 
 // Proof is the result of [History.Prove].
@@ -189,7 +169,7 @@ func (h *History) proveKey(p *Proof, all []recordedHold) {
 		if h.Limit > 1 {
 			had = fmt.Sprintf("%d clients had %s, %s among them", h.Limit, h.names[r.key], others[0].owner())
 		}
-		p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, moment(others[0].got), moment(others[0].left), r.owner(), moment(r.got)))
+		p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, h.moment(others[0].got), h.moment(others[0].left), r.owner(), h.moment(r.got)))
 	}
 	number := int64(0)
 	for _, r := range all {
@@ -276,7 +256,7 @@ func (h *History) proveLate(p *Proof, certain, late []recordedHold) {
 			at = min(writers.next(at), readers.next(at))
 		}
 		if twice || at > until {
-			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", r.owner(), h.names[r.key], moment(r.got)))
+			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", r.owner(), h.names[r.key], h.moment(r.got)))
 			return
 		}
 		if ordered {

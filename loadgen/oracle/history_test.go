@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -91,16 +92,17 @@ func testProof(t *testing.T, limit int) {
 			shared := random.IntN(4) == 0 && limit == 1 // a semaphore has no readers
 			r := request{i, true, shared, max(fence, 0)}
 			ops = append(ops, porcupine.Operation{ClientId: i, Input: r, Call: int64(asked), Return: int64(got)})
-			v := &Hold{Client: i, Fence: r.fence, Shared: shared, section: section, Lease: leaseUntil{clock, at(deadline)}}
-			h.Acquired(v, at(asked), at(got))
+			v := &Hold{Client: i, Fence: r.fence, Shared: shared, Asked: at(asked), Began: at(got), section: section, Lease: leaseUntil{clock, at(deadline)}}
 			released := deadline >= left && random.IntN(5) > 0
 			r.acquire = false
 			end := porcupine.Operation{ClientId: i, Input: r, Call: int64(min(left, deadline)), Return: math.MaxInt64}
 			if released {
 				end.Return = int64(left + random.IntN(50))
 			}
-			if random.IntN(80) > 0 {
-				h.Ended(v, at(left), released)
+			if random.IntN(80) == 0 { // it never ends
+				h.Record(v, at(1<<30), true)
+			} else {
+				h.Record(v, at(left), released)
 				ops = append(ops, end)
 			}
 			if limit > 1 { // as many as the limit are inside
@@ -129,14 +131,14 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 		limit int
 		holds [][2]int
 	}{
-		"3 holds is not that of a lock: client-2 had k from 30 ms to 50 ms, and client-3 got it at 40 ms": {1, [][2]int{{10, 20}, {30, 50}, {40, 60}}},
-		"4 holds is not that of a lock: 2 clients had k, client-3 among them from 51 ms to 60 ms, and client-4 got it at 55 ms": {
+		"3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms": {1, [][2]int{{10, 20}, {30, 50}, {40, 60}}},
+		"4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms": {
 			2, [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}},
 		},
 	} {
 		h := newCutTest()
 		h.section.limit = c.limit
-		for i, hold := range c.holds {
+		for i, hold := range slices.Backward(c.holds) {
 			h.hold(i, 0, hold[0], hold[0], hold[1])
 		}
 		check.Equal(t, h.Prove().String(), "The history of "+want)
@@ -148,12 +150,10 @@ func TestAHistoryThatIsTooLongProvesNothing(t *testing.T) {
 	var h History
 	section := &criticalSection{name: "k"}
 	for range HistoryLimit {
-		h.Acquired(&Hold{section: section, Lease: always{}}, time.Unix(0, 0), time.Unix(1, 0))
+		h.Record(&Hold{Asked: time.Unix(0, 0), Began: time.Unix(1, 0), section: section, Lease: always{}}, time.Unix(2, 0), true)
 	}
 	check.False(t, h.Prove().Sound, "overlaps up to the limit are not found")
-	last := &Hold{section: section, Lease: always{}}
-	h.Acquired(last, time.Unix(0, 0), time.Unix(1, 0))
-	h.Ended(last, time.Unix(2, 0), true)
+	h.Record(&Hold{section: section, Lease: always{}}, time.Unix(2, 0), true)
 	p := h.Prove()
 	check.True(t, !p.Known && p.Sound && len(h.parts) == 0, "%s", p)
 }
@@ -168,13 +168,10 @@ func (c *cutTest) at(ms int) time.Time {
 	return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond)
 }
 
-// hold adds a hold that was acquired since, entered at got and released at left.
+// hold adds a hold that was acquired since, entered at got and released at left; 0 = never.
 func (c *cutTest) hold(client int, fence int64, since, got, left int) {
-	v := &Hold{Began: c.at(got), since: c.at(since), Client: client, Fence: fence, section: &c.section, Lease: always{}}
-	c.Acquired(v, c.at(0), c.at(got))
-	if left > 0 {
-		c.Ended(v, c.at(left), true)
-	}
+	v := &Hold{Asked: c.at(since), Began: c.at(got), since: c.at(since), Client: client, Fence: fence, section: &c.section, Lease: always{}}
+	c.Record(v, c.at(cmp.Or(left, 1<<30)), true)
 }
 
 func newCutTest() *cutTest { return &cutTest{section: criticalSection{name: "k"}} }
@@ -207,11 +204,10 @@ func TestAHistoryIsCutWhereLocksAreDeleted(t *testing.T) {
 		{"one of two cuts", [][3]int{{10, 11, 100}, {60, 61, 120}, {80, 81, 130}}, []Trouble{wipe(0, 70, 71), wipe(1, 50, 51)}, false, 0},
 	} {
 		h := newCutTest()
-		for i, hold := range c.holds {
+		for i, hold := range slices.Backward(c.holds) {
 			h.hold(i, 0, hold[0], hold[1], hold[2])
 		}
-		other := &Hold{since: h.at(0), section: &criticalSection{name: "other"}, Lease: always{}}
-		h.Acquired(other, h.at(0), h.at(1))
+		h.Record(&Hold{Asked: h.at(0), Began: h.at(1), since: h.at(0), section: &criticalSection{name: "other"}, Lease: always{}}, h.at(2), true)
 		h.Cut([]string{"k", "other"}, c.cuts)
 		p := h.Prove()
 		check.True(t, p.Sound == c.sound && p.Known && p.Unknown == c.unknown, "%s: %s, %d unknown", c.name, p, p.Unknown)
@@ -248,9 +244,7 @@ func TestFencesOrderHoldsThatWereOverBeforeTheirReplies(t *testing.T) {
 	for _, second := range []int64{1, 3} {
 		h := newCutTest()
 		for i, fence := range []int64{2, second} {
-			v := &Hold{Client: i, Fence: fence, section: &h.section, Lease: leaseUntil{&clock{}, h.at(20*i + 5)}}
-			h.Acquired(v, h.at(20*i), h.at(20*i+10))
-			h.Ended(v, h.at(20*i+15), false)
+			h.Record(&Hold{Client: i, Fence: fence, Asked: h.at(20 * i), Began: h.at(20*i + 10), section: &h.section, Lease: leaseUntil{&clock{}, h.at(20*i + 5)}}, h.at(20*i+15), false)
 		}
 		check.Equal(t, h.Prove().Sound, second == 3, "fence %d after 2", second)
 	}

@@ -113,7 +113,6 @@ type Hold struct {
 	reported   bool      // the overlap was reported; guarded by section.mu
 	left       bool      // the client has left; guarded by section.mu
 	removed    *Evidence // a foreign unlock that may have removed this lock; guarded by section.mu
-	hold       int64     // number in the history; 0 = not recorded
 }
 
 // New returns an oracle.
@@ -301,59 +300,59 @@ func (s *criticalSection) countStreak(client int) {
 	}
 }
 
+// locked yields the hold of each key, with the mutex of its section held.
+func (v *Hold) locked(yield func(*Hold, *criticalSection) bool) {
+	for more := true; v != nil && more; v = v.next {
+		v.section.mu.Lock()
+		more = yield(v, v.section)
+		v.section.mu.Unlock()
+	}
+}
+
 // Leave records that a client leaves. The caller must call it before the release.
 func (o *Oracle) Leave(v *Hold, now time.Time) {
 	if o.config.Sets {
 		o.anyHold.end(v.end(now))
 	}
-	for ; v != nil; v = v.next {
-		o.leave(v, now)
-	}
-}
-
-func (o *Oracle) leave(v *Hold, now time.Time) {
-	s := v.section
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.inside, v)
-	s.inside = slices.Delete(s.inside, i, i+1)
-	v.left = true
-	end := v.end(now)
-	if end.After(s.freed) {
-		s.freed = end
-	}
-	s.busy += max(end.Sub(v.Began), 0)
-	if together, last := v.longestOverlap(s.inside, now); together > 0 {
-		if first, second := inOrder(v, last); !second.granted {
-			o.countOverlap(s.before(first, second), second) // at the entry of second, the lease of an earlier one was over; it became valid again
+	for v, s := range v.locked {
+		i := slices.Index(s.inside, v)
+		s.inside = slices.Delete(s.inside, i, i+1)
+		v.left = true
+		end := v.end(now)
+		if end.After(s.freed) {
+			s.freed = end
 		}
-		o.mu.Lock()
-		o.found.Overlap.lasted(together)
-		o.mu.Unlock()
-	}
-	if others := s.full(v.conflicts); others != nil {
-		_, second := inOrder(v, others[len(others)-1])
-		together := now.Sub(second.Began)
-		o.mu.Lock()
-		o.found.WorkOverlap.lasted(together)
-		o.mu.Unlock()
-	}
-	for _, other := range s.inside {
-		if slices.Contains(other.overlapped, v) {
-			o.overlapEnded(other, now)
+		s.busy += max(end.Sub(v.Began), 0)
+		if together, last := v.longestOverlap(s.inside, now); together > 0 {
+			if first, second := inOrder(v, last); !second.granted {
+				o.countOverlap(s.before(first, second), second) // at the entry of second, the lease of an earlier one was over; it became valid again
+			}
+			o.mu.Lock()
+			o.found.Overlap.lasted(together)
+			o.mu.Unlock()
 		}
-	}
-	if v.overlapped != nil {
-		o.overlapEnded(v, now)
+		if others := s.full(v.conflicts); others != nil {
+			_, second := inOrder(v, others[len(others)-1])
+			together := now.Sub(second.Began)
+			o.mu.Lock()
+			o.found.WorkOverlap.lasted(together)
+			o.mu.Unlock()
+		}
+		for _, other := range s.inside {
+			if slices.Contains(other.overlapped, v) {
+				o.overlapEnded(other, now)
+			}
+		}
+		if v.overlapped != nil {
+			o.overlapEnded(v, now)
+		}
 	}
 }
 
 // Faulted records a fault that affects a client inside a hold.
 func (o *Oracle) Faulted(v *Hold, fault string) {
-	for ; v != nil; v = v.next {
-		v.section.mu.Lock()
+	for v := range v.locked {
 		v.fault = fault
-		v.section.mu.Unlock()
 	}
 }
 

@@ -184,15 +184,12 @@ func insert(times []time.Time, n int, t time.Time) []time.Time {
 // violation is counted when that holder turns out to have lost its lock: by [Oracle.Removed]
 // or because another client enters.
 func (o *Oracle) Unlocked(v *Hold, decided, now time.Time) {
-	for ; v != nil; v = v.next {
-		o.unlocked(v, decided, now)
+	for v, s := range v.locked {
+		o.unlocked(v, s, decided, now)
 	}
 }
 
-func (o *Oracle) unlocked(v *Hold, decided, now time.Time) {
-	s := v.section
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (o *Oracle) unlocked(v *Hold, s *criticalSection, decided, now time.Time) {
 	taken := 0
 	doubt := suspect{violation: ForeignUnlock, since: now, at: now, client: Everybody, keys: []int{s.index}}
 	if v.nested() { // the entry that remained may have been the only one on the server
@@ -225,10 +222,8 @@ func (o *Oracle) unlocked(v *Hold, decided, now time.Time) {
 // Removed records that the lock of a holder was lost before the end of its lease. It
 // counts the foreign unlock that explains this, if there was one.
 func (o *Oracle) Removed(v *Hold, now time.Time) {
-	for ; v != nil; v = v.next {
-		v.section.mu.Lock()
+	for v := range v.locked {
 		o.confirm(v, now)
-		v.section.mu.Unlock()
 	}
 }
 

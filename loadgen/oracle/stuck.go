@@ -62,10 +62,8 @@ func (o *Oracle) calm(s span) time.Duration {
 // Forgotten records that a fault makes the client of a hold forget to release it, so that
 // the keys stay locked.
 func (o *Oracle) Forgotten(v *Hold) {
-	for ; v != nil; v = v.next {
-		v.section.mu.Lock()
-		v.section.forgot = true
-		v.section.mu.Unlock()
+	for _, s := range v.locked {
+		s.forgot = true
 	}
 }
 

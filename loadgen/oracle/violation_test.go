@@ -542,12 +542,9 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 	}{{0, false}, {1, true}, {2, false}} {
 		var h History
 		o, at, _ := newSetTest(t)
-		both := o.Enter(0, Hold{Client: 1, Lease: always{}}, at(10), 2)
-		h.Acquired(both, at(0), at(10))
-		other := o.Enter(c.second, Hold{Client: 2, Lease: always{}}, at(20))
-		h.Acquired(other, at(0), at(20))
-		h.Ended(both, at(30), true)
-		h.Ended(other, at(40), true)
+		both := o.Enter(0, Hold{Client: 1, Asked: at(0), Lease: always{}}, at(10), 2)
+		h.Record(o.Enter(c.second, Hold{Client: 2, Asked: at(0), Lease: always{}}, at(20)), at(40), true)
+		h.Record(both, at(30), true)
 		p := h.Prove()
 		check.True(t, p.Sound == c.want && p.Holds == 3, "key %d: %v, %d holds", c.second, p, p.Holds)
 	}

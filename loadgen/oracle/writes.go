@@ -23,7 +23,7 @@ func (o *Oracle) checkFence(v *Hold) {
 // Write records that a client writes to the protected resources of its keys, and reports
 // whether they accept the write. A polite client checks its lease first and does not
 // write without one. Then write returns false and counts no violation.
-func (o *Oracle) Write(v *Hold, polite bool, now time.Time) bool {
+func (o *Oracle) Write(v *Hold, polite bool, now time.Time) (accepted bool) {
 	if polite && !v.valid() {
 		return false
 	}
@@ -31,27 +31,18 @@ func (o *Oracle) Write(v *Hold, polite bool, now time.Time) bool {
 	if over {
 		o.lateWork(v, now)
 	}
-	accepted := true
-	for ; v != nil; v = v.next {
-		accepted = o.write(v, over, now) && accepted
+	accepted = true
+	for v, s := range v.locked {
+		switch {
+		case v.Shared:
+		case v.Fence > 0 && v.Fence < s.fence && s.admits() == 1:
+			o.stale(v, StaleWriteRefused, &o.found.StaleWriteRefused.Count, now)
+			accepted = false
+		case over && (s.admits() > 1 && len(s.inside) > s.admits() || s.admits() == 1 && s.entered > v.number): // another client has entered in its place
+			o.stale(v, StaleWriteAccepted, &o.found.StaleWriteAccepted.Count, now)
+		}
 	}
 	return accepted
-}
-
-// write records a write to the resource of one key.
-func (o *Oracle) write(v *Hold, over bool, now time.Time) bool {
-	s := v.section
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case v.Shared:
-	case v.Fence > 0 && v.Fence < s.fence && s.admits() == 1:
-		o.stale(v, StaleWriteRefused, &o.found.StaleWriteRefused.Count, now)
-		return false
-	case over && (s.admits() > 1 && len(s.inside) > s.admits() || s.admits() == 1 && s.entered > v.number): // another client has entered in its place
-		o.stale(v, StaleWriteAccepted, &o.found.StaleWriteAccepted.Count, now)
-	}
-	return true
 }
 
 func (o *Oracle) lateWork(v *Hold, now time.Time) {
