@@ -240,7 +240,7 @@ func printLoad(p jsonPage) {
 	now := time.Date(2026, 11, 20, 12, 31, 7, 120e6, time.UTC)
 	r := report.Result{
 		Proof: &oracle.Proof{Holds: 9, Known: true, Sound: true}, Baseline: new(report.Baseline), Agents: []loadgen.AgentState{{Number: 1}},
-		Witness: &witness.Results{Counts: witness.Counts{Examples: []oracle.Crossing{{Key: "k", Others: []string{"client-1"}}}}, Err: io.EOF},
+		Witness: &witness.Results{Counts: witness.Counts{Crossings: oracle.Crossings{Examples: []oracle.Crossing{{Key: "k", Others: []string{"client-1"}}}}}, Err: io.EOF},
 	}
 	r.Metrics.Latency.RenewLate.Count = 1
 	r.Metrics.Violations.Evidence = []oracle.Evidence{{First: oracle.Side{Client: 1, Inside: true}}}

@@ -20,8 +20,8 @@ type round struct {
 	ctx   context.Context // the same, or when its patience ends
 	at    time.Time       // of the step
 
+	hold  *oracle.Hold // the oracle makes it
 	lease *lease       // entered
-	hold  *oracle.Hold // entered: the oracle makes it
 	seen  string       // entered: the ID of the hold on the witness, "" if it has not seen it
 
 	fault    FaultKind // struck
@@ -72,18 +72,12 @@ func (f *fleet) judge(s step, r *round) {
 	o, v := f.oracle, r.hold
 	switch s {
 	case asked:
-		for _, key := range r.keys {
-			o.WaiterAdded(key, &oracle.Attempt{Client: r.client, Asked: r.asked, Ctx: r.ctx})
-		}
+		r.hold = o.Ask(oracle.Hold{Client: r.client, Shared: r.shared, Flaw: f.promise.flaw, Asked: r.asked, Ctx: r.ctx}, r.keys...)
 	case gaveUp:
-		for _, key := range r.keys {
-			o.WaiterGone(key, r.client, r.at)
-		}
+		o.GiveUp(v, r.at)
 	case entered:
-		l := r.lease
-		r.hold = o.Enter(r.keys[0], oracle.Hold{
-			Client: r.client, Token: l.token, Fence: l.fence, Shared: r.shared, Flaw: f.promise.flaw, Asked: r.asked, First: l.first, Lease: l,
-		}, r.at, r.keys[1:]...)
+		v.Token, v.Fence, v.First, v.Lease = r.lease.token, r.lease.fence, r.lease.first, r.lease
+		o.Enter(v, r.at)
 	case struck:
 		o.Faulted(v, string(r.fault))
 	case left:

@@ -153,20 +153,21 @@ func (a *actor) lock(wait time.Duration) (*hold, error) {
 func (a *actor) lockAs(t external.Terms) (h *hold, err error) {
 	t.Keys, t.TTL, t.Permits = []string{key}, a.rig.ttl, a.rig.permits
 	var l *external.Lease
+	var visit *oracle.Hold
 	asked := time.Now()
 	err = a.request(Waiting, "lock", t.Wait, func(ctx context.Context) error {
 		if a.rig.oracle != nil {
-			a.rig.oracle.WaiterAdded(0, &oracle.Attempt{Client: a.number, Asked: asked, Ctx: ctx})
+			visit = a.rig.oracle.Ask(oracle.Hold{Client: a.number, Shared: t.Read, Asked: asked, Ctx: ctx}, 0)
 		}
 		l, err = a.process.Lock(ctx, t)
 		return err
 	})
 	now := time.Now()
 	if err == nil {
-		return a.entered(l, t.Read, asked, now), nil
+		return a.entered(l, t.Read, visit, now), nil
 	}
-	if a.rig.oracle != nil {
-		a.rig.oracle.WaiterGone(0, a.number, now)
+	if visit != nil {
+		a.rig.oracle.GiveUp(visit, now)
 	}
 	return nil, err
 }
@@ -193,12 +194,13 @@ func (a *actor) request(kind SpanKind, what string, wait time.Duration, do func(
 }
 
 // entered records a hold.
-func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *hold {
+func (a *actor) entered(l *external.Lease, shared bool, visit *oracle.Hold, now time.Time) *hold {
 	h := &hold{Lease: l, actor: a, began: now, shared: shared}
-	if a.rig.oracle != nil && !l.Valid() { // the reply came after the end of the lease
-		a.rig.oracle.WaiterGone(0, a.number, now)
-	} else if a.rig.oracle != nil {
-		h.visit = a.rig.oracle.Enter(0, oracle.Hold{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked, Lease: l}, now)
+	if visit != nil && !l.Valid() { // the reply came after the end of the lease
+		a.rig.oracle.GiveUp(visit, now)
+	} else if visit != nil {
+		visit.Token, visit.Fence, visit.Lease, h.visit = l.Token(), l.Fence(), l, visit
+		a.rig.oracle.Enter(visit, now)
 	}
 	context.AfterFunc(l.Context(), func() {
 		if l.Lost() {

@@ -107,9 +107,9 @@ func TestSchemaOfReports(t *testing.T) {
 		m := r.Metrics()
 		all := report.Result{
 			Scenario: r.Scenario(), Metrics: m, Seconds: m.Seconds, Proof: &oracle.Proof{Holds: 9},
-			Witness: &witness.Results{Err: errors.New("lost"), Counts: witness.Counts{
+			Witness: &witness.Results{Err: errors.New("lost"), Counts: witness.Counts{Crossings: oracle.Crossings{
 				Examples: []oracle.Crossing{{Key: "k", Client: "client-2", Others: []string{"client-1"}}},
-			}},
+			}}},
 			Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: m}},
 		}
 		v, text := keepsTo(t, s, all)

@@ -192,8 +192,7 @@ func TestAWipeBeforeTheFirstEntryExcusesNothing(t *testing.T) {
 		th := newOracleTest(t)
 		th.Wipe(0, "flush", th.at(100))
 		for client := range 2 {
-			th.WaiterAdded(0, &Attempt{Client: client, Asked: th.at(10), Ctx: t.Context()})
-			th.Enter(0, Hold{Client: client, Asked: th.at(10), First: th.at(first), Lease: leaseUntil{th.clock, th.at(9000)}}, th.at(150+client))
+			enter(th.Oracle, Hold{Client: client, Asked: th.at(10), First: th.at(first), Lease: leaseUntil{th.clock, th.at(9000)}}, th.at(150+client), 0)
 		}
 		th.wantViolations(violations{overlaps: 1, excused: excused})
 	}

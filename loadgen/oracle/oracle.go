@@ -53,15 +53,6 @@ type Lease interface {
 	Latest() time.Time // the latest time at which a lease with this deadline may end
 }
 
-// Attempt is the attempt of a client that waits for a key.
-type Attempt struct {
-	Client int // from 0
-	Asked  time.Time
-	Ctx    context.Context // ends when the client stops waiting
-
-	queued time.Time // time of the first refusal, when it begins to queue; zero before
-}
-
 // criticalSection is the critical section of one key, with the resource that the lock
 // protects.
 type criticalSection struct {
@@ -71,14 +62,14 @@ type criticalSection struct {
 	limit       int     // how many may be inside at once; 0 = 1
 	inside      []*Hold // in order of entry
 	waiting     int
-	queue       []*Attempt // waiters, if the order matters
-	wanted      time.Time  // since when clients wait and no hold has ended
-	freed       time.Time  // end of the newest hold that left
-	entered     int64      // number of holds so far
-	fence       int64      // largest fence that the resource has seen
-	number      int64      // fence of the newest exclusive holder
-	numberSince time.Time  // when that holder may have acquired the lock
-	forgot      bool       // a fault made a holder forget to release it
+	queue       []*Hold   // waiters, if the order matters
+	wanted      time.Time // since when clients wait and no hold has ended
+	freed       time.Time // end of the newest hold that left
+	entered     int64     // number of holds so far
+	fence       int64     // largest fence that the resource has seen
+	number      int64     // fence of the newest exclusive holder
+	numberSince time.Time // when that holder may have acquired the lock
+	forgot      bool      // a fault made a holder forget to release it
 	stuck       []span
 
 	last   int // client of the newest hold
@@ -87,23 +78,26 @@ type criticalSection struct {
 	busy   time.Duration
 }
 
-// Hold is one hold of a client, from [Oracle.Enter] to [Oracle.Leave]. Its client says what comes
-// first. The rest is the oracle's.
+// Hold is one hold of a client, from [Oracle.Ask] to [Oracle.Leave].
 type Hold struct {
-	Client int // from 0
-	Token  string
-	Fence  int64
+	Client int    // from 0
 	Shared bool   // a reader: other readers may be inside
 	Flaw   string // known flaw of the lock, "" if there is none
 	Asked  time.Time
-	First  time.Time // when the lease of the first of several entries began, zero if there is only one; a later entry may have made the lock anew
-	Lease  Lease
+	Ctx    context.Context // ends when the client stops waiting
 
-	Began time.Time
+	// The client sets these before Enter.
+	Token string
+	Fence int64
+	First time.Time // when the lease of the first of several entries began, zero if there is only one; a later entry may have made the lock anew
+	Lease Lease
+
+	Began time.Time // set by Enter
 
 	next *Hold // the same hold of its next key, nil after the last one
 
-	since time.Time // the lock was acquired then, or later
+	queued time.Time // time of the first refusal, when it begins to queue; zero before
+	since  time.Time // the lock was acquired then, or later
 
 	section    *criticalSection
 	number     int64
@@ -168,16 +162,48 @@ func (o *Oracle) locked(yield func(*criticalSection) bool) {
 	}
 }
 
-// Enter records that a waiting client enters the critical section of a key at now. The
-// caller must read now after the acquire returned. A hold of several keys enters more of
-// them at the same time: the result stands for the hold of all of them.
-func (o *Oracle) Enter(key int, hold Hold, now time.Time, more ...int) *Hold {
-	v, handoff := o.enter(key, hold, now)
-	last := v
-	for _, key := range more {
-		another, gap := o.enter(key, hold, now)
-		last.next, last = another, another
-		handoff = min(handoff, gap) // a set is free when its last key is
+// Ask records that a client waits for keys. The result stands for the hold of all of them.
+func (o *Oracle) Ask(hold Hold, keys ...int) (v *Hold) {
+	for _, key := range slices.Backward(keys) {
+		one := hold
+		one.next, one.section = v, &o.sections[key]
+		v = &one
+	}
+	for v, s := range v.locked {
+		if s.waiting == 0 {
+			s.wanted = v.Asked
+		}
+		s.waiting++
+		if o.config.InOrder {
+			s.queue = append(s.queue, v)
+		}
+	}
+	return v
+}
+
+// GiveUp records that a client stops waiting without a hold.
+func (o *Oracle) GiveUp(v *Hold, now time.Time) {
+	for v, s := range v.locked {
+		if s.waiting == 1 {
+			o.checkStuck(s, now)
+		}
+		s.unqueue(v)
+	}
+}
+
+// Enter records that a waiting client enters the critical sections of its keys at now. The caller must
+// read now after the acquire returned.
+func (o *Oracle) Enter(hold *Hold, now time.Time) {
+	handoff := notFreed
+	for v, s := range hold.locked {
+		v.Token, v.Fence, v.First, v.Lease, v.Began = hold.Token, hold.Fence, hold.First, hold.Lease, now
+		if v.since = now; v.nested() {
+			v.since = earlier(now, v.First)
+		}
+		if o.config.TTL > 0 { // the reply may have been on its way since the lease began
+			v.since = earlier(v.since, v.Lease.Deadline().Add(-o.config.TTL))
+		}
+		handoff = min(handoff, o.enter(v, s)) // a set is free when its last key is
 	}
 	if handoff != notFreed {
 		o.config.Handoff(handoff)
@@ -185,7 +211,6 @@ func (o *Oracle) Enter(key int, hold Hold, now time.Time, more ...int) *Hold {
 	if o.config.Sets {
 		o.anyHold.began()
 	}
-	return v
 }
 
 // notFreed is the result of enter if no release freed the key for a waiter.
@@ -193,14 +218,10 @@ const notFreed = time.Duration(math.MaxInt64)
 
 // enter records a hold of one key. It returns the time since the release that freed the
 // key, if the client waited then.
-func (o *Oracle) enter(key int, hold Hold, now time.Time) (v *Hold, handoff time.Duration) {
-	s := &o.sections[key]
-	v, handoff = &hold, notFreed
-	v.Began, v.section = now, s
-	v.since = o.acquiredSince(v)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (o *Oracle) enter(v *Hold, s *criticalSection) (handoff time.Duration) {
+	now := v.Began
 	o.checkStuck(s, now)
+	handoff = notFreed
 	if len(s.inside) < s.admits() && s.freed.After(s.wanted) {
 		handoff = now.Sub(s.freed)
 	}
@@ -212,7 +233,7 @@ func (o *Oracle) enter(key int, hold Hold, now time.Time) (v *Hold, handoff time
 		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)
-	s.unqueue(v.Client)
+	s.unqueue(v)
 	o.checkOvertaken(v)
 	s.wanted = now
 	s.countStreak(v.Client)
@@ -223,7 +244,7 @@ func (o *Oracle) enter(key int, hold Hold, now time.Time) (v *Hold, handoff time
 		s.fence = max(s.fence, v.Fence)
 	}
 	s.inside = append(s.inside, v)
-	return v, handoff
+	return handoff
 }
 
 // anyHold knows since when no client holds any key. Safe for concurrent use.
@@ -432,19 +453,6 @@ func (o *Oracle) Touched() []string {
 
 // valid reports whether the lease of the hold is valid.
 func (v *Hold) valid() bool { return v.Lease.Valid() }
-
-// acquiredSince returns a time after which the lock was acquired: the begin of the hold, or
-// when its lease began if that is earlier. The reply is on its way in between.
-func (o *Oracle) acquiredSince(v *Hold) time.Time {
-	since := v.Began
-	if v.nested() {
-		since = earlier(since, v.First)
-	}
-	if o.config.TTL > 0 {
-		since = earlier(since, v.Lease.Deadline().Add(-o.config.TTL))
-	}
-	return since
-}
 
 // over reports whether the lease is certainly over.
 func (v *Hold) over(now time.Time) bool {

@@ -24,6 +24,14 @@ func (t leaseUntil) Valid() bool         { return t.clock.now.Before(t.deadline)
 func (t leaseUntil) Deadline() time.Time { return t.deadline }
 func (t leaseUntil) Latest() time.Time   { return t.deadline }
 
+// enter lets a client ask for keys and enter them, at the same moment unless h says when it asked.
+func enter(o *Oracle, h Hold, now time.Time, keys ...int) *Hold {
+	h.Asked = cmp.Or(h.Asked, now)
+	v := o.Ask(h, keys...)
+	o.Enter(v, now)
+	return v
+}
+
 // interval is one hold of a history, in microseconds. Its lease ends at the
 // deadline; 0 means much later than everything else.
 type interval struct{ key, began, left, deadline int }
@@ -74,7 +82,7 @@ func replay(history []interval, limit int) overlaps {
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.Enter(h.key, Hold{Lease: leaseUntil{clock, at(cmp.Or(h.deadline, 1<<40))}}, clock.now)
+		visits[s.hold] = enter(o, Hold{Lease: leaseUntil{clock, at(cmp.Or(h.deadline, 1<<40))}}, clock.now, h.key)
 	}
 	return overlapsOf(o)
 }
@@ -207,12 +215,12 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				guard.Lock()
-				v := o.Enter(0, Hold{Lease: always{}}, time.Now())
+				v := enter(o, Hold{Lease: always{}}, time.Now(), 0)
 				o.Leave(v, time.Now())
 				guard.Unlock()
 			}
 			// Key 1 admits every client at once.
-			v := o.Enter(1, Hold{Lease: always{}}, time.Now())
+			v := enter(o, Hold{Lease: always{}}, time.Now(), 1)
 			inside.Done()
 			<-leave
 			o.Leave(v, time.Now())
@@ -233,10 +241,10 @@ func BenchmarkOracle(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			o := New(Config{Keys: make([]string, 1), Limit: c.limit, Patience: time.Hour})
 			for range c.inside {
-				o.Enter(0, Hold{Lease: always{}}, time.Now())
+				enter(o, Hold{Lease: always{}}, time.Now(), 0)
 			}
 			for b.Loop() {
-				o.Leave(o.Enter(0, Hold{Lease: always{}}, time.Now()), time.Now())
+				o.Leave(enter(o, Hold{Lease: always{}}, time.Now(), 0), time.Now())
 			}
 			v := o.Violations(time.Now())
 			check.True(b, (v.Harm() > 0) == (c.inside >= c.limit), "%v", v)

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Crossings are the holds of an order that began while others had a key of them.
+// Crossings are the holds of an order that began while as many others had a key as the lock admits.
 type Crossings struct {
-	Count    int64
-	Excused  int64      // part of Count: a cut may have ended the hold of another
-	Examples []Crossing // the first ones
+	Overlaps int64      `json:"overlap_count"`
+	Excused  int64      `json:"excused_count"` // part of Overlaps: a cut may have ended the hold of one of the others
+	Examples []Crossing `json:"examples"`      // the first ones
 }
 
 // Crossing is one of [Crossings].
@@ -83,7 +83,9 @@ func (h *History) judge(before int64) Crossings {
 		}
 	}
 	sum := h.settled
-	sum.Count, sum.Excused, sum.Examples = sum.Count+int64(len(found)), sum.Excused+int64(len(excused)), slices.Clone(sum.Examples)
+	sum.Overlaps += int64(len(found))
+	sum.Excused += int64(len(excused))
+	sum.Examples = slices.Clone(sum.Examples)
 	for _, at := range slices.Sorted(maps.Keys(found)) {
 		if len(sum.Examples) < maxExamples {
 			sum.Examples = append(sum.Examples, found[at])

@@ -140,14 +140,17 @@ func earlier(a, b time.Time) time.Time {
 // with v for a shorter time.
 func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Duration, last *Hold) {
 	limit := v.section.admits()
-	var one [1]time.Time
-	ends := one[:0] // the latest ends so far, as many as the limit, in descending order
+	var two [2]time.Time
+	ends := two[:0] // the latest ends so far, as many as the limit, in descending order
 	end, valid := v.end(now), 0
 	for _, other := range others {
 		if !v.conflicts(other) {
 			continue
 		}
-		ends = insert(ends, limit, other.end(now))
+		ended := other.end(now)
+		i, _ := slices.BinarySearchFunc(ends, ended, func(a, b time.Time) int { return b.Compare(a) })
+		ends = slices.Insert(ends, i, ended)
+		ends = ends[:min(len(ends), limit)]
 		if len(ends) == limit {
 			began := v.Began
 			if other.Began.After(began) {
@@ -164,18 +167,6 @@ func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Durat
 		}
 	}
 	return longest, last
-}
-
-// insert inserts a time into times in descending order, of which it keeps the first n.
-func insert(times []time.Time, n int, t time.Time) []time.Time {
-	i := slices.IndexFunc(times, t.After)
-	switch {
-	case i < 0 && len(times) == n:
-		return times
-	case i < 0:
-		return append(times, t)
-	}
-	return slices.Insert(times, i, t)[:min(len(times)+1, n)]
 }
 
 // Unlocked records a successful release that the client decided on at decided. If

@@ -5,51 +5,22 @@ import (
 	"time"
 )
 
-// WaiterAdded records that a client waits for a key.
-func (o *Oracle) WaiterAdded(key int, a *Attempt) {
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == 0 {
-		s.wanted = a.Asked
-	}
-	s.waiting++
-	if o.config.InOrder {
-		s.queue = append(s.queue, a)
-	}
-}
-
 // Queued records that the lock refused a waiting client, which then begins to queue.
 func (o *Oracle) Queued(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.attemptOf(client); i >= 0 && s.queue[i].queued.IsZero() {
+	if i := slices.IndexFunc(s.queue, func(v *Hold) bool { return v.Client == client }); i >= 0 && s.queue[i].queued.IsZero() {
 		s.queue[i].queued = now
 	}
 }
 
-func (s *criticalSection) attemptOf(client int) int {
-	return slices.IndexFunc(s.queue, func(a *Attempt) bool { return a.Client == client })
-}
-
 // unqueue records that a client stops waiting.
-func (s *criticalSection) unqueue(client int) {
+func (s *criticalSection) unqueue(v *Hold) {
 	s.waiting--
-	if i := s.attemptOf(client); i >= 0 {
+	if i := slices.Index(s.queue, v); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
-}
-
-// WaiterGone records that a client stops waiting without a hold.
-func (o *Oracle) WaiterGone(key, client int, now time.Time) {
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == 1 {
-		o.checkStuck(s, now)
-	}
-	s.unqueue(client)
 }
 
 // queueWithin is how long after its first refusal, or after a stall, a client of a fair lock

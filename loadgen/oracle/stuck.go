@@ -90,25 +90,15 @@ func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 			free = held
 		}
 	}
-	later := 0 // holds that end after free: the key was free when there were fewer of them than it admits
-	for _, v := range s.inside {
-		if v.end(now).After(free) {
-			later++
+	if n := len(s.inside) - s.admits(); n >= 0 { // the key was free when it had fewer holds than it admits
+		ends := make([]time.Time, len(s.inside))
+		for i, v := range s.inside {
+			ends[i] = v.end(now)
+		}
+		slices.SortFunc(ends, time.Time.Compare)
+		if ends[n].After(free) {
+			free = ends[n]
 		}
 	}
-	if later >= s.admits() {
-		free = nthLast(s.inside, s.admits(), now)
-	}
 	return now.Sub(free)
-}
-
-// nthLast returns the end of the hold that ends at place n, from the last one. There
-// are at least n holds.
-func nthLast(holds []*Hold, n int, now time.Time) time.Time {
-	ends := make([]time.Time, len(holds))
-	for i, v := range holds {
-		ends[i] = v.end(now)
-	}
-	slices.SortFunc(ends, time.Time.Compare)
-	return ends[len(ends)-n]
 }

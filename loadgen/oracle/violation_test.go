@@ -28,9 +28,8 @@ func (th *oracleTest) at(ms int) time.Time {
 // enters lets a client acquire the lock at a time, with a lease until a deadline.
 func (th *oracleTest) enter(h Hold, at, deadline int) *Hold {
 	now := th.at(at)
-	h.Asked, h.Lease = now, leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}
-	th.WaiterAdded(0, &Attempt{Client: h.Client, Asked: now, Ctx: th.t.Context()})
-	return th.Enter(0, h, now)
+	h.Lease = leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}
+	return enter(th.Oracle, h, now, 0)
 }
 
 func (th *oracleTest) Wipe(key int, cause Cause, now time.Time) {
@@ -168,7 +167,7 @@ func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Hold{Client: 1}, 0, 10_000)
-	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
+	waiter := th.Ask(Hold{Client: 98, Asked: th.at(100)}, 0)
 	th.at(9_000)
 	th.wantViolations(violations{}) // it is held
 	th.Leave(v, th.at(10_000))
@@ -176,7 +175,7 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th.wantViolations(violations{})
 	th.at(13_001)
 	th.wantViolations(violations{stuck: 1})
-	th.WaiterGone(0, 98, th.at(14_000))
+	th.GiveUp(waiter, th.at(14_000))
 	th.wantViolations(violations{stuck: 1})
 	th.enter(Hold{Client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.wantViolations(violations{stuck: 1})
@@ -193,9 +192,8 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 		if forgotten {
 			th.Forgotten(v)
 		}
-		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(1000), Ctx: t.Context()})
-		th.WaiterGone(0, 98, th.at(20_000))
-		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(30_000), Ctx: t.Context()})
+		th.GiveUp(th.Ask(Hold{Client: 98, Asked: th.at(1000)}, 0), th.at(20_000))
+		th.Ask(Hold{Client: 98, Asked: th.at(30_000)}, 0)
 		want := []span{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
 		if forgotten {
 			want = nil
@@ -232,7 +230,7 @@ func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := newOracleTest(t)
 	th.enter(Hold{Client: 1}, 0, 1000) // frozen: it never leaves
-	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(500), Ctx: t.Context()})
+	th.Ask(Hold{Client: 98, Asked: th.at(500)}, 0)
 	th.at(3900)
 	th.wantViolations(violations{})
 	th.at(4001)
@@ -291,9 +289,9 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	var gaps []time.Duration
 	th.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
 	first := th.enter(Hold{Client: 1}, 0, 10_000)
-	th.WaiterAdded(0, &Attempt{Client: 2, Asked: th.at(50), Ctx: t.Context()})
+	second := th.Ask(Hold{Client: 2, Asked: th.at(50), Lease: leaseUntil{th.clock, th.at(20_000)}}, 0)
 	th.Leave(first, th.at(100))
-	second := th.Enter(0, Hold{Client: 2, Asked: th.at(50), Lease: leaseUntil{th.clock, th.at(20_000)}}, th.at(130))
+	th.Enter(second, th.at(130))
 	th.Leave(second, th.at(200))
 	th.enter(Hold{Client: 3}, 300, 30_000) // its attempt began when the key was free
 	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
@@ -310,8 +308,8 @@ func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 		return clock.now
 	}
 	o := New(Config{Keys: []string{"a", "b", "nobody's"}, Patience: time.Hour})
-	a := o.Enter(0, Hold{Lease: always{}}, at(0))
-	b := o.Enter(1, Hold{Lease: always{}}, at(0))
+	a := enter(o, Hold{Lease: always{}}, at(0), 0)
+	b := enter(o, Hold{Lease: always{}}, at(0), 1)
 	o.Leave(a, at(100))
 	o.Leave(b, at(300))
 	held, _ := o.Usage(400*time.Millisecond, at(400))
@@ -325,7 +323,7 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	}
 	_, streak := th.Usage(time.Second, th.clock.now)
 	check.True(t, streak == 0, "no other client waits, but a streak of %d", streak)
-	th.WaiterAdded(0, &Attempt{Client: 9, Asked: th.at(400), Ctx: t.Context()})
+	th.Ask(Hold{Client: 9, Asked: th.at(400)}, 0)
 	for i := range 2 {
 		th.Leave(th.enter(Hold{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
 	}
@@ -376,7 +374,7 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		th := newOracleTest(t)
 		th.config.InOrder = true
 		ctx, leave := context.WithCancel(t.Context())
-		th.WaiterAdded(0, &Attempt{Client: 1, Asked: th.at(50), Ctx: ctx})
+		th.Ask(Hold{Client: 1, Asked: th.at(50), Ctx: ctx}, 0)
 		th.Queued(0, 1, th.at(c.refused))
 		if c.gone {
 			leave()
@@ -454,7 +452,7 @@ func TestASemaphoreWithAPermitThatNoClientCanAcquireIsStuck(t *testing.T) {
 		th := newSemaphoreTest(t, limit)
 		th.enter(Hold{Client: 1}, 0, 90_000)
 		th.enter(Hold{Client: 2}, 0, 10_000)
-		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
+		th.Ask(Hold{Client: 98, Asked: th.at(100)}, 0)
 		th.at(9_000)
 		th.wantViolations(violations{stuck: int64(limit - 2)}) // a third permit is free
 		th.at(12_999)
@@ -485,13 +483,13 @@ func newSetTest(t *testing.T) (*Oracle, func(ms int) time.Time, *clock) {
 
 func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 	o, at, clock := newSetTest(t)
-	both := o.Enter(0, Hold{Client: 1, Lease: leaseUntil{clock, at(1000)}}, at(0), 2)
+	both := enter(o, Hold{Client: 1, Lease: leaseUntil{clock, at(1000)}}, at(0), 0, 2)
 	o.Faulted(both, "freeze")
-	alone := o.Enter(1, Hold{Client: 2, Lease: always{}}, at(100))
+	alone := enter(o, Hold{Client: 2, Lease: always{}}, at(100), 1)
 	if got := o.Violations(clock.now); got.Harm() != 0 {
 		t.Errorf("different keys: %+v", got)
 	}
-	beside := o.Enter(2, Hold{Client: 3, Lease: always{}}, at(200), 1)
+	beside := enter(o, Hold{Client: 3, Lease: always{}}, at(200), 2, 1)
 	o.Leave(alone, at(250))
 	check.Equal(t, o.Write(both, false, at(1100)), true, "refused")
 	o.Leave(both, at(1200))
@@ -511,10 +509,8 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 
 func TestAKeyIsNotStuckWhileAnotherOneOfItsSetIsHeld(t *testing.T) {
 	o, at, _ := newSetTest(t)
-	held := o.Enter(1, Hold{Client: 1, Lease: always{}}, at(0), 2)
-	for key := range 2 {
-		o.WaiterAdded(key, &Attempt{Client: 2, Asked: at(0), Ctx: t.Context()})
-	}
+	held := enter(o, Hold{Client: 1, Lease: always{}}, at(0), 1, 2)
+	o.Ask(Hold{Client: 2, Asked: at(0)}, 0, 1)
 	check.Equal(t, o.Violations(at(60_000)).StuckKey.Count, 0, "stuck while the set is held")
 	o.Leave(held, at(60_000))
 	check.Equal(t, o.Violations(at(62_999)).StuckKey.Count, 0, "stuck within the patience")
@@ -525,13 +521,11 @@ func TestTheHandoffOfASetIsTimedFromTheReleaseOfItsLastKey(t *testing.T) {
 	o, at, _ := newSetTest(t)
 	var gaps []time.Duration
 	o.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first, second := o.Enter(0, Hold{Client: 1, Lease: always{}}, at(0)), o.Enter(1, Hold{Client: 2, Lease: always{}}, at(0))
-	for key := range 2 {
-		o.WaiterAdded(key, &Attempt{Client: 3, Asked: at(50), Ctx: t.Context()})
-	}
+	first, second := enter(o, Hold{Client: 1, Lease: always{}}, at(0), 0), enter(o, Hold{Client: 2, Lease: always{}}, at(0), 1)
+	third := o.Ask(Hold{Client: 3, Asked: at(50), Lease: always{}}, 0, 1)
 	o.Leave(first, at(100))
 	o.Leave(second, at(400))
-	o.Enter(0, Hold{Client: 3, Asked: at(50), Lease: always{}}, at(430), 1)
+	o.Enter(third, at(430))
 	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
 }
 
@@ -542,8 +536,8 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 	}{{0, false}, {1, true}, {2, false}} {
 		var h History
 		o, at, _ := newSetTest(t)
-		both := o.Enter(0, Hold{Client: 1, Asked: at(0), Lease: always{}}, at(10), 2)
-		h.Record(o.Enter(c.second, Hold{Client: 2, Asked: at(0), Lease: always{}}, at(20)), at(40), true)
+		both := enter(o, Hold{Client: 1, Asked: at(0), Lease: always{}}, at(10), 0, 2)
+		h.Record(enter(o, Hold{Client: 2, Asked: at(0), Lease: always{}}, at(20), c.second), at(40), true)
 		h.Record(both, at(30), true)
 		p := h.Prove()
 		check.True(t, p.Sound == c.want && p.Holds == 3, "key %d: %v, %d holds", c.second, p, p.Holds)
@@ -651,14 +645,13 @@ func TestAWipeBetweenTwoEntriesExcuses(t *testing.T) {
 		th := newOracleTest(t)
 		th.config.TTL = time.Second
 		asked := th.at(90)
-		th.WaiterAdded(0, &Attempt{Client: 1, Asked: asked, Ctx: t.Context()})
 		th.wipeBegan(0, "steal", 100)
 		th.wipeEnded(0, "steal", 105)
 		h := Hold{Client: 1, Asked: asked, Lease: leaseUntil{th.clock, time.Unix(0, 0).Add(1107 * time.Millisecond)}} // the second entry was at 107
 		if nested {
 			h.First = th.at(95)
 		}
-		first := th.Enter(0, h, th.at(110))
+		first := enter(th.Oracle, h, th.at(110), 0)
 		th.enter(Hold{Client: 2}, 120, 1120)
 		th.Leave(first, th.at(125))
 		th.Unlocked(first, th.at(125), th.at(126))
@@ -678,7 +671,7 @@ func (l leased) Latest() time.Time { return l.latest }
 // deadline that is early to be safe, counted as late.
 func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 	th := newOracleTest(t)
-	v := th.Enter(0, Hold{Client: 1, Lease: leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}}, th.at(0))
+	v := enter(th.Oracle, Hold{Client: 1, Lease: leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}}, th.at(0), 0)
 	check.False(t, th.Write(v, true, th.at(1450)), "a polite client wrote after its deadline")
 	th.Write(v, false, th.at(1450))
 	th.enter(Hold{Client: 2}, 1460, 9000)
@@ -705,9 +698,8 @@ func TestAHoldThatIsOverAtItsBeginIsUnjudged(t *testing.T) {
 func TestALeaseThatComesToLifeAgainOverlaps(t *testing.T) {
 	for _, firstLeavesFirst := range []bool{true, false} {
 		th := newOracleTest(t)
-		th.WaiterAdded(0, &Attempt{Client: 1, Asked: th.at(0), Ctx: t.Context()})
 		revived := &leaseUntil{th.clock, th.at(1000)}
-		first := th.Enter(0, Hold{Client: 1, Lease: revived}, th.at(0))
+		first := enter(th.Oracle, Hold{Client: 1, Lease: revived}, th.at(0), 0)
 		second := th.enter(Hold{Client: 2}, 1100, 9000)
 		th.wantViolations(violations{})
 		revived.deadline = th.at(9000) // by a renewal

@@ -152,7 +152,7 @@ func TestAWitnessCountsInTheVerdict(t *testing.T) {
 		{"classic/getset", 1, 0, 0, nil, true, 0},
 		{loadgen.Mutex, 0, 0, 3, errors.New("lost"), true, 2},
 	} {
-		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps, Excused: c.excused}, Unseen: c.unseen, Err: c.err}}
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Crossings: oracle.Crossings{Overlaps: c.overlaps, Excused: c.excused}}, Unseen: c.unseen, Err: c.err}}
 		r.Metrics.Acquired = 1
 		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text(), "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless ||
 			strings.Contains(v.Text(), "Two clients were inside at once, as the order of the witness proves. Witness: ") != (c.overlaps > 0) || strings.Contains(v.Text(), "No two clients") != (c.overlaps == 0) {

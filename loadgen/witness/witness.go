@@ -66,13 +66,11 @@ type Witness struct {
 	failed        error                   // of the last read
 }
 
-// Counts are the holds that a witness has seen, and their overlaps.
+// Counts are the holds that a witness has seen. Their crossings are those of the proven ones.
 type Counts struct {
-	Holds    int64             `json:"hold_count"`    // that entered
-	Proven   int64             `json:"proven_count"`  // of them, those whose lease was valid until they had left
-	Overlaps int64             `json:"overlap_count"` // proven holds that entered while as many others were inside as the lock admits
-	Excused  int64             `json:"excused_count"` // part of Overlaps: a fault may have deleted the lock of one of the others
-	Examples []oracle.Crossing `json:"examples"`      // the first ones
+	Holds  int64 `json:"hold_count"`   // that entered
+	Proven int64 `json:"proven_count"` // of them, those whose lease was valid until they had left
+	oracle.Crossings
 }
 
 // Entry is an entry of a witness. A client enters, or leaves, or neither.
@@ -364,8 +362,7 @@ func (w *Witness) Results() Results {
 	microseconds := func(percent float64) time.Duration {
 		return time.Duration(w.spent.ValueAtQuantile(percent)) * time.Microsecond
 	}
-	c := w.history.Crossings()
-	return Results{Counts{w.holds, w.proven, c.Count, c.Excused, c.Examples}, w.missed + w.unseen.Load(), microseconds(50), microseconds(99), w.failed}
+	return Results{Counts{w.holds, w.proven, w.history.Crossings()}, w.missed + w.unseen.Load(), microseconds(50), microseconds(99), w.failed}
 }
 
 // Close judges the rest of the stream and deletes it. All clients must have left before.
