@@ -58,26 +58,39 @@ func newJanitor(s Scenario, c fleetConfig, o *oracle.Oracle) *janitor {
 func (j *janitor) recordExisting() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
-	j.existing = make(map[string]bool)
+	existing := make(map[string]bool)
+	_ = j.each(ctx, j.keys, j.remains, redis.Pipeliner.Exists, func(name string, n int64) {
+		if n > 0 {
+			existing[name] = true
+		}
+	})
+	j.existing = existing
+}
+
+// each sends a command for each name of some keys, except existing ones, to each server, in batches, and
+// yields the replies. It returns the last error, which ends the commands to its server.
+func (j *janitor) each(ctx context.Context, keys []string, names func(key string) []string, command func(redis.Pipeliner, context.Context, ...string) *redis.IntCmd, yield func(name string, n int64)) (failed error) {
 	for _, rdb := range j.servers {
-		for part := range slices.Chunk(j.keys, batch) {
-			pipe := rdb.Pipeline()
-			there := make(map[string]*redis.IntCmd)
+		for part := range slices.Chunk(keys, batch) {
+			pipe, sent := rdb.Pipeline(), make(map[string]*redis.IntCmd)
 			for _, key := range part {
-				for _, name := range j.remains(key) {
-					there[name] = pipe.Exists(ctx, name)
+				for _, name := range names(key) {
+					if !j.existing[name] {
+						sent[name] = command(pipe, ctx, name)
+					}
 				}
 			}
-			if _, err := pipe.Exec(ctx); err != nil {
+			_, err := pipe.Exec(ctx)
+			for name, n := range sent {
+				yield(name, n.Val())
+			}
+			if err != nil {
+				failed = err
 				break
-			}
-			for name, n := range there {
-				if n.Val() > 0 {
-					j.existing[name] = true
-				}
 			}
 		}
 	}
+	return failed
 }
 
 // claim claims the prefix for this run, if others may use it. Otherwise, of two runs with the same prefix,
@@ -272,26 +285,7 @@ func isOf(name, key string) bool {
 }
 
 func (j *janitor) delete(ctx context.Context, keys []string, names func(key string) []string) (deleted int64, failed error) {
-	for _, rdb := range j.servers {
-		for part := range slices.Chunk(keys, batch) {
-			pipe := rdb.Pipeline()
-			for _, key := range part {
-				for _, name := range names(key) {
-					if !j.existing[name] {
-						pipe.Del(ctx, name)
-					}
-				}
-			}
-			replies, err := pipe.Exec(ctx)
-			for _, r := range replies {
-				deleted += r.(*redis.IntCmd).Val()
-			}
-			if err != nil {
-				failed = err
-				break
-			}
-		}
-	}
+	failed = j.each(ctx, keys, names, redis.Pipeliner.Del, func(_ string, n int64) { deleted += n })
 	return deleted, failed
 }
 

@@ -336,26 +336,18 @@ func (g *Group) follow(s Scenario) error {
 }
 
 // Start starts all runs. See [Run.Start].
-func (g *Group) Start() error {
-	g.changing.Lock()
-	defer g.changing.Unlock()
-	err := g.Run.Start()
-	for _, r := range g.others {
-		err = cmp.Or(err, r.Start())
-	}
-	return err
-}
+func (g *Group) Start() error { return g.each((*Run).Start) }
 
 // Stop stops all runs. See [Run.Stop].
 func (g *Group) Stop() error { return g.each((*Run).Stop) }
 
-// each calls change for all runs, one after another.
+// each calls change for all runs, one after another, and returns the first error.
 func (g *Group) each(change func(*Run) error) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	err := change(g.Run)
 	for _, r := range g.others {
-		err = errors.Join(err, change(r))
+		err = cmp.Or(err, change(r))
 	}
 	return err
 }

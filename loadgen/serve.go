@@ -167,23 +167,18 @@ func (p *processClient) refusal(r external.Request) error {
 // enterAgain enters a reentrant lock that this client holds. It returns nil if there is
 // none.
 func (p *processClient) enterAgain(ctx context.Context, key string) (*lease, error) {
-	outer := p.heldLease(key)
+	var outer *lease
+	p.mu.Lock()
+	for l, of := range p.held {
+		if of == key {
+			outer = l
+		}
+	}
+	p.mu.Unlock()
 	if outer == nil || !p.settings.Kind.reentrant() {
 		return nil, nil
 	}
 	return outer.again(ctx)
-}
-
-// heldLease returns a lease of a key, nil if there is none.
-func (p *processClient) heldLease(key string) *lease {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l, of := range p.held {
-		if of == key {
-			return l
-		}
-	}
-	return nil
 }
 
 // hold records a lease.

@@ -71,7 +71,7 @@ func (l *Load) start() error {
 	if l.closing.Err() != nil {
 		return loadgen.ErrClosed
 	}
-	if s := l.current(); s != nil && !s.finished() {
+	if s := l.current(); s != nil && s.over.Err() == nil {
 		return nil
 	}
 	l.mu.Lock()
@@ -101,7 +101,7 @@ func (l *Load) current() *session {
 // start it is nil.
 func (l *Load) Done() <-chan struct{} {
 	if s := l.current(); s != nil {
-		return s.over
+		return s.over.Done()
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (l *Load) stop() error {
 		return nil
 	}
 	s.ask()
-	<-s.over
+	<-s.over.Done()
 	return s.failed
 }
 
@@ -152,7 +152,7 @@ func (l *Load) Apply(scenario loadgen.Scenario) error {
 	}
 	scenario = scenario.WithDefaults().Seen()
 	s := l.current()
-	running := s != nil && !s.finished()
+	running := s != nil && s.over.Err() == nil
 	if running && loadgen.Live(old, scenario) {
 		if err := s.order(order{Order: orderScenario, Scenario: string(scenario.Marshal())}); err != nil {
 			return fmt.Errorf("tell the agents: %w", err)
@@ -195,7 +195,7 @@ func (l *Load) set(s loadgen.Scenario) {
 func (l *Load) Inject(f loadgen.Fault) error {
 	s := l.current()
 	switch {
-	case s == nil || s.finished():
+	case s == nil || s.over.Err() != nil:
 		return fmt.Errorf("inject %s: the clients are not running", f.Kind)
 	case f.Agent > l.config.Agents:
 		return fmt.Errorf("inject %s: there is no agent %d", f.Kind, f.Agent)

@@ -30,11 +30,12 @@ type session struct {
 	witness  *witness.Witness // nil until open
 	began    time.Time
 
-	asked  chan struct{} // closed by ask
-	asking sync.Once
-	over   chan struct{} // closed at the end
+	asked  context.Context    // ends with ask
+	ask    context.CancelFunc // asks the agents to stop
+	over   context.Context    // ends with end
+	end    context.CancelFunc
 	faults sync.WaitGroup
-	failed error // after over is closed
+	failed error // after over
 
 	mu         sync.Mutex // guards what follows
 	merger     loadgen.Merger
@@ -52,8 +53,9 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 	s := &session{
 		config: l.config, control: control{l.config.Control, rand.Text()[:12]}, scenario: scenario,
 		members: make([]member, l.config.Agents), struck: make([]int, len(scenario.Faults)),
-		asked: make(chan struct{}), over: make(chan struct{}),
 	}
+	s.asked, s.ask = context.WithCancel(context.Background())
+	s.over, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			s.abandon(err)
@@ -243,17 +245,3 @@ func (s *session) ready() int {
 
 // order sends an order to all agents.
 func (s *session) order(o order) error { return s.control.send(context.Background(), orders, o) }
-
-// ask asks the agents to stop.
-func (s *session) ask() {
-	s.asking.Do(func() { close(s.asked) })
-}
-
-func (s *session) finished() bool {
-	select {
-	case <-s.over:
-		return true
-	default:
-		return false
-	}
-}

@@ -21,7 +21,7 @@ func (s *session) work(last string) {
 	answered, beaten, told := time.Now(), time.Now(), false
 	for !s.allGone() {
 		select {
-		case <-s.asked:
+		case <-s.asked.Done():
 			if !told {
 				told = s.order(order{Order: orderStop}) == nil
 			}
@@ -164,10 +164,10 @@ func (s *session) strikeFaults() {
 		due := time.NewTimer(time.Until(s.began.Add(f.At - announce)))
 		select {
 		case <-due.C:
-		case <-s.asked:
+		case <-s.asked.Done():
 			due.Stop()
 			return
-		case <-s.over:
+		case <-s.over.Done():
 			due.Stop()
 			return
 		}
@@ -261,7 +261,7 @@ func (s *session) finish() {
 	s.ended = true
 	s.mu.Unlock()
 	s.failed = err
-	close(s.over)
+	s.end()
 }
 
 // forget deletes what the run has on the control server.
