@@ -210,6 +210,8 @@ func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
 	p := readJSONPage(t)
 	addr := servertest.EmbeddedForTest(t).Addr()
 	loadSamples(t, clientTo(t, addr))
+	stuck := servertest.EmbeddedForTest(t).Addr() // with one lock, which doctor reads for a second
+	send(t, stuck, "SET", "lock:a", token)
 	printed := func(o outcome) bool { return strings.Contains(o.out, "ttl_ms") }
 	p.hasEach("watch", locktopFor(t, printed, "watch", "--json", "-u", "redis://"+addr).out)
 	for _, key := range []string{"orders:4711", "orders:4713", "{gpu}:timeout", "desks"} {
@@ -221,7 +223,7 @@ func TestThePageOfTheJSONHasEveryKeyThatIsPrinted(t *testing.T) {
 	}
 	p.hasEach("audit lines", readText(t, audit))
 	for section, args := range map[string][]string{
-		"list": {"--all", "-u", "redis://" + addr}, "doctor": {"--for", "100ms", "-u", "redis://" + addr}, "formats": nil, "scenarios": nil, "version": nil,
+		"list": {"--all", "-u", "redis://" + addr}, "doctor": {"--for", "100ms", "-u", "redis://" + stuck}, "formats": nil, "scenarios": nil, "version": nil,
 	} {
 		p.hasEach(section, locktop(t, append([]string{section, "--json"}, args...)...).out)
 	}
