@@ -190,7 +190,6 @@ type suspect struct {
 	joined    time.Time // of an overtaken client that could join the queue then: it was in the queue when the other one asked
 	client    int       // whose troubles explain it; Everybody = those of no client
 	keys      []int     // whose troubles explain it
-	count     *int64    // of violations of its kind
 	evidence  *Evidence // nil: it is counted and reported already
 }
 
@@ -212,7 +211,7 @@ func (o *Oracle) Settle(until time.Time) {
 	})
 	o.mu.Unlock()
 	for _, s := range violations {
-		o.keep(s.count, *s.evidence)
+		o.keep(*s.evidence)
 	}
 }
 

@@ -133,16 +133,25 @@ func ClientLabel(client int) string { return fmt.Sprintf("client-%d", client) }
 // All are counted.
 const maxEvidence = 20
 
-// keep counts a violation in count, unless that is nil, and reports it. It stores the
-// first violations of each kind.
-func (o *Oracle) keep(count *int64, e Evidence) {
+// keep counts a violation, unless it is an overlap, which is counted when it begins, and reports it.
+// It stores the first violations of each kind.
+func (o *Oracle) keep(e Evidence) {
+	o.count(func(found *Violations) {
+		if k, _ := e.Violation.Kind(); k.ID != Overlap && k.ID != WorkOverlap {
+			k.Of(found).Count++
+		}
+		if len(o.evidence[e.Violation]) < maxEvidence {
+			o.evidence[e.Violation] = append(o.evidence[e.Violation], e)
+		}
+	})
+	if o.config.Report != nil {
+		o.config.Report(e)
+	}
+}
+
+// count changes what is found.
+func (o *Oracle) count(change func(*Violations)) {
 	o.mu.Lock()
-	if count != nil {
-		*count++
-	}
-	if len(o.evidence[e.Violation]) < maxEvidence {
-		o.evidence[e.Violation] = append(o.evidence[e.Violation], e)
-	}
-	o.mu.Unlock()
-	o.config.Report(e)
+	defer o.mu.Unlock()
+	change(&o.found)
 }

@@ -53,31 +53,6 @@ type Lease interface {
 	Latest() time.Time // the latest time at which a lease with this deadline may end
 }
 
-// criticalSection is the critical section of one key, with the resource that the lock
-// protects.
-type criticalSection struct {
-	mu          sync.Mutex
-	name        string
-	index       int     // the key
-	limit       int     // how many may be inside at once; 0 = 1
-	inside      []*Hold // in order of entry
-	waiting     int
-	queue       []*Hold   // waiters, if the order matters
-	wanted      time.Time // since when clients wait and no hold has ended
-	freed       time.Time // end of the newest hold that left
-	entered     int64     // number of holds so far
-	fence       int64     // largest fence that the resource has seen
-	number      int64     // fence of the newest exclusive holder
-	numberSince time.Time // when that holder may have acquired the lock
-	forgot      bool      // a fault made a holder forget to release it
-	stuck       []span
-
-	last   int // client of the newest hold
-	streak int // its acquires in a row
-	best   int // largest streak while others waited
-	busy   time.Duration
-}
-
 // Hold is one hold of a client, from [Oracle.Ask] to [Oracle.Leave].
 type Hold struct {
 	Client int    // from 0
@@ -111,42 +86,12 @@ type Hold struct {
 
 // New returns an oracle.
 func New(c Config) *Oracle {
-	if c.Report == nil {
-		c.Report = func(Evidence) {}
-	}
-	if c.Handoff == nil {
-		c.Handoff = func(time.Duration) {}
-	}
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence), explanations: make(map[[2]string]*explanation)}
 	o.found.Overtaken.Unknown, o.found.FenceOrder.Unknown = !c.InOrder, !c.Numbered || c.Limit > 1
 	for i := range o.sections {
-		o.sections[i].name, o.sections[i].index, o.sections[i].limit = c.Keys[i], i, c.Limit
+		o.sections[i].name, o.sections[i].index, o.sections[i].limit = c.Keys[i], i, max(c.Limit, 1)
 	}
 	return o
-}
-
-// admits returns how many holders may be inside at once.
-func (s *criticalSection) admits() int { return max(s.limit, 1) }
-
-// full returns the first holds inside for which counts is true, as many as the limit.
-// It returns nil if there are fewer, so that another one may enter.
-func (s *criticalSection) full(counts func(*Hold) bool) []*Hold {
-	n := 0
-	for last, other := range s.inside {
-		if !counts(other) {
-			continue
-		}
-		if n++; n == s.admits() {
-			all := make([]*Hold, 0, n)
-			for _, other := range s.inside[:last+1] {
-				if counts(other) {
-					all = append(all, other)
-				}
-			}
-			return all
-		}
-	}
-	return nil
 }
 
 // locked yields the sections, each with its mutex held.
@@ -205,11 +150,11 @@ func (o *Oracle) Enter(hold *Hold, now time.Time) {
 		}
 		handoff = min(handoff, o.enter(v, s)) // a set is free when its last key is
 	}
-	if handoff != notFreed {
+	if handoff != notFreed && o.config.Handoff != nil {
 		o.config.Handoff(handoff)
 	}
 	if o.config.Sets {
-		o.anyHold.began()
+		o.anyHold.changed(1, time.Time{})
 	}
 }
 
@@ -222,13 +167,11 @@ func (o *Oracle) enter(v *Hold, s *criticalSection) (handoff time.Duration) {
 	now := v.Began
 	o.checkStuck(s, now)
 	handoff = notFreed
-	if len(s.inside) < s.admits() && s.freed.After(s.wanted) {
+	if len(s.inside) < s.limit && s.freed.After(s.wanted) {
 		handoff = now.Sub(s.freed)
 	}
 	if !v.valid() { // a reply may arrive after the end of its lease
-		o.mu.Lock()
-		o.found.Unjudged++
-		o.mu.Unlock()
+		o.count(func(found *Violations) { found.Unjudged++ })
 	} else if holders := s.full(v.excludes); holders != nil {
 		o.countOverlap(holders, v)
 	}
@@ -247,42 +190,10 @@ func (o *Oracle) enter(v *Hold, s *criticalSection) (handoff time.Duration) {
 	return handoff
 }
 
-// anyHold knows since when no client holds any key. Safe for concurrent use.
-type anyHold struct {
-	mu    sync.Mutex
-	holds int
-	ended time.Time // end of the newest hold
-}
-
-func (a *anyHold) began() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.holds++
-}
-
-func (a *anyHold) end(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.holds--
-	if at.After(a.ended) {
-		a.ended = at
-	}
-}
-
-// lastHeld returns when a client held any key last.
-func (a *anyHold) lastHeld(now time.Time) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.holds > 0 {
-		return now
-	}
-	return a.ended
-}
-
 // Unnotified suspects that a lease is over without its holder being notified.
 func (o *Oracle) Unnotified(v *Hold, now time.Time) {
 	over := earlier(v.Lease.Deadline(), now)
-	o.suspect(suspect{count: &o.found.Unnotified.Count, client: v.Client, keys: v.keys(), since: over, evidence: &Evidence{
+	o.suspect(suspect{client: v.Client, keys: v.keys(), since: over, evidence: &Evidence{
 		Violation: Unnotified, Key: v.section.name, At: now, Length: now.Sub(over), First: v.side(now),
 	}})
 }
@@ -293,7 +204,7 @@ func (o *Oracle) Lost(v *Hold, now time.Time) {
 	if renewed := v.Lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
 		since = renewed // the lock was certainly there
 	}
-	o.suspect(suspect{count: &o.found.UnexplainedLoss.Count, client: v.Client, keys: v.keys(), since: since, evidence: &Evidence{
+	o.suspect(suspect{client: v.Client, keys: v.keys(), since: since, evidence: &Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
 	}})
 }
@@ -309,18 +220,6 @@ func (v *Hold) keys() (all []int) {
 // nested reports whether the hold has several entries.
 func (v *Hold) nested() bool { return !v.First.IsZero() }
 
-// countStreak counts acquires in a row.
-func (s *criticalSection) countStreak(client int) {
-	if client == s.last {
-		s.streak++
-	} else {
-		s.last, s.streak = client, 1
-	}
-	if s.waiting > 0 {
-		s.best = max(s.best, s.streak)
-	}
-}
-
 // locked yields the hold of each key, with the mutex of its section held.
 func (v *Hold) locked(yield func(*Hold, *criticalSection) bool) {
 	for more := true; v != nil && more; v = v.next {
@@ -333,7 +232,7 @@ func (v *Hold) locked(yield func(*Hold, *criticalSection) bool) {
 // Leave records that a client leaves. The caller must call it before the release.
 func (o *Oracle) Leave(v *Hold, now time.Time) {
 	if o.config.Sets {
-		o.anyHold.end(v.end(now))
+		o.anyHold.changed(-1, v.end(now))
 	}
 	for v, s := range v.locked {
 		i := slices.Index(s.inside, v)
@@ -348,16 +247,12 @@ func (o *Oracle) Leave(v *Hold, now time.Time) {
 			if first, second := inOrder(v, last); !second.granted {
 				o.countOverlap(s.before(first, second), second) // at the entry of second, the lease of an earlier one was over; it became valid again
 			}
-			o.mu.Lock()
-			o.found.Overlap.lasted(together)
-			o.mu.Unlock()
+			o.count(func(found *Violations) { found.Overlap.lasted(together) })
 		}
 		if others := s.full(v.conflicts); others != nil {
 			_, second := inOrder(v, others[len(others)-1])
 			together := now.Sub(second.Began)
-			o.mu.Lock()
-			o.found.WorkOverlap.lasted(together)
-			o.mu.Unlock()
+			o.count(func(found *Violations) { found.WorkOverlap.lasted(together) })
 		}
 		for _, other := range s.inside {
 			if slices.Contains(other.overlapped, v) {
@@ -379,7 +274,12 @@ func (o *Oracle) Faulted(v *Hold, fault string) {
 
 // Violations returns the violations so far. A key that is stuck now counts.
 func (o *Oracle) Violations(now time.Time) Violations {
-	unheld, unexplained := int64(0), o.unexplainedStuck(now)
+	unheld, unexplained := int64(0), int64(0)
+	for _, one := range o.stuckSpans(now) {
+		if o.calm(one) > o.config.Patience { // no trouble can have kept clients from a free key for so long
+			unexplained++
+		}
+	}
 	for s := range o.locked {
 		if o.unheldFor(s, now) > o.config.Patience {
 			unheld++

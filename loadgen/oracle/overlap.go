@@ -16,9 +16,7 @@ func (o *Oracle) countWorkOverlap(v *Hold) {
 	if v.overlapped == nil {
 		v.overlapped = others
 	}
-	o.mu.Lock()
-	o.found.WorkOverlap.Count++
-	o.mu.Unlock()
+	o.count(func(found *Violations) { found.WorkOverlap.Count++ })
 }
 
 // excludes reports whether v must not enter while other, which entered earlier, is
@@ -42,7 +40,7 @@ func inOrder(a, b *Hold) (first, second *Hold) {
 func (s *criticalSection) before(first, second *Hold) []*Hold {
 	all := []*Hold{first}
 	for _, other := range s.inside {
-		if len(all) < s.admits() && other.number < second.number && other.conflicts(second) && other != first {
+		if len(all) < s.limit && other.number < second.number && other.conflicts(second) && other != first {
 			all = append(all, other)
 		}
 	}
@@ -124,7 +122,7 @@ func (o *Oracle) overlapEnded(second *Hold, now time.Time) {
 	if second.granted {
 		e.Violation, e.Length = Overlap, max(end.Sub(second.Began), 0)
 	}
-	o.keep(nil, e)
+	o.keep(e)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -139,7 +137,7 @@ func earlier(a, b time.Time) time.Time {
 // entry. It stops when that many have valid leases: later ones were inside together
 // with v for a shorter time.
 func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Duration, last *Hold) {
-	limit := v.section.admits()
+	limit := v.section.limit
 	var two [2]time.Time
 	ends := two[:0] // the latest ends so far, as many as the limit, in descending order
 	end, valid := v.end(now), 0
@@ -191,7 +189,7 @@ func (o *Oracle) unlocked(v *Hold, s *criticalSection, decided, now time.Time) {
 			continue
 		}
 		doubt.since = earlier(doubt.since, other.since) // its lock may have been deleted, and its reply have come late
-		if taken++; taken < s.admits() {
+		if taken++; taken < s.limit {
 			continue
 		}
 		if o.excused(doubt) {
@@ -204,7 +202,7 @@ func (o *Oracle) unlocked(v *Hold, s *criticalSection, decided, now time.Time) {
 		if o.config.Claimed {
 			other.removed = &e
 		} else {
-			o.keep(&o.found.ForeignUnlock.Count, e)
+			o.keep(e)
 		}
 		return
 	}
@@ -227,6 +225,6 @@ func (o *Oracle) confirm(v *Hold, now time.Time) {
 		return
 	}
 	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.Client, keys: []int{v.section.index}}) {
-		o.keep(&o.found.ForeignUnlock.Count, *e)
+		o.keep(*e)
 	}
 }
