@@ -48,17 +48,13 @@ type Stall struct {
 	Total, Longest time.Duration
 }
 
-// faultBegan and faultEnded record a fault of the scenario that affects servers.
-func (d *disturbances) faultBegan() {
+// faulted records that a fault of the scenario that affects servers begins, or that one has ended.
+func (d *disturbances) faulted(by int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.faults++
-}
-
-func (d *disturbances) faultEnded(now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.faults, d.faultAt = max(d.faults-1, 0), now
+	if d.faults = max(d.faults+by, 0); by < 0 {
+		d.faultAt = now
+	}
 }
 
 // serverFault reports whether a fault of the scenario affects servers, or did within the

@@ -52,10 +52,10 @@ func TestAnOutageLastsFromTheNewestAnsweredRequestToTheNextAnswer(t *testing.T) 
 
 func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 	o := newOutageTest()
-	o.faultBegan()
+	o.faulted(1, o.at(5000))
 	o.reply(0, 5000, 5000, 7000, errors.New("down"))
 	o.recordRestart(0, o.at(5000), o.at(7000))
-	o.faultEnded(o.at(7000))
+	o.faulted(-1, o.at(7000))
 	o.reply(0, 5000, 9000, 9900, nil) // it began during the fault
 	o.reply(0, 9900, 9950, 9951, nil)
 	check.Equal(t, o.outageNow(), Outage{}, "a fault of the scenario counts")

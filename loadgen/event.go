@@ -84,10 +84,7 @@ func EachKey(events []Event) []Event {
 
 // numberOf returns the client number of a label, from 0; −1 if the label is not ours.
 func numberOf(owner string) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(owner, "client-"))
-	if err != nil {
-		return -1
-	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(owner, "client-"))
 	return n - 1
 }
 

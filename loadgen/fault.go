@@ -155,7 +155,7 @@ func (f *fleet) begin(fault Fault, number int) {
 		f.oracle.TroubleBegan(t)
 	}
 	if number < 0 && fault.costly(f.scenario.Load().Lock) {
-		f.disturbances.faultBegan()
+		f.disturbances.faulted(1, time.Now())
 	}
 	f.events.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Took: fault.For, Text: fault.target()})
 }
@@ -165,7 +165,7 @@ func (f *fleet) end(fault Fault, number int) {
 		f.oracle.TroubleEnded(t.Cause, t.Client, t.Key, time.Now())
 	}
 	if number < 0 && fault.costly(f.scenario.Load().Lock) {
-		f.disturbances.faultEnded(time.Now())
+		f.disturbances.faulted(-1, time.Now())
 	}
 	f.events.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Node: fault.Node, Text: fault.target()})
 }

@@ -245,8 +245,7 @@ func (f Fault) needsOwnConns() bool {
 	return slices.Contains([]FaultKind{Crash, Freeze, Partition, DropReplies, Slow}, f.Kind)
 }
 
-// Moments at which a fault affects a client.
-
+// insideHold reports whether a fault affects a client inside a hold.
 func insideHold(f Fault) bool {
 	return f.Before == "" && slices.Contains([]FaultKind{Crash, Freeze, Partition, Leak}, f.Kind)
 }

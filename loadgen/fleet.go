@@ -35,7 +35,7 @@ type fleet struct {
 	janitor      *janitor
 	disturbances disturbances
 	faults       *faultLog
-	observing    []func(step, *round)
+	observers    []func(step, *round) // of the steps of all clients; told in order, by the goroutine of the client
 
 	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
@@ -114,6 +114,10 @@ type fleetConfig struct {
 func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	now := time.Now()
+	var distances *rand.Rand // of arrivals; nil: they are even
+	if s.Arrivals == Poisson {
+		distances = rand.New(rand.NewPCG(s.Seed, 1<<62+uint64(c.role.first())))
+	}
 	f := &fleet{
 		fleetConfig: c,
 		keys:        newKeySet(s.Keys, s.Lock.span()),
@@ -121,7 +125,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		greeted:     make(chan struct{}),
 		recorder:    newRecorder(now, c.role),
 		events:      &eventRing{tell: c.tell},
-		schedule:    newSchedule(s.Rate, now, s.spacing(c.role.first())),
+		schedule:    newSchedule(s.Rate, now, distances),
 		faults:      newFaultLog(s.Faults),
 		ctx:         ctx,
 		cancel:      cancel,
@@ -139,7 +143,10 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.oracle = oracle.New(c.role.sees(checks))
 	f.disturbances.oracle = f.oracle
 	f.janitor = newJanitor(s, c, f.oracle)
-	f.observing = f.observers()
+	// The oracle is the first observer: it makes the hold that the history records, and what it reports
+	// is an event before that of the step. The recorder counts a step before an event tells of it. The
+	// janitor and the witness wait for a server, and are the last.
+	f.observers = []func(step, *round){f.judge, f.recorder.observe, f.events.observe, f.record, f.janitor.observe, f.show}
 	if err := f.janitor.claim(ctx); err != nil {
 		cancel()
 		return nil, err
@@ -170,15 +177,6 @@ func (f *fleet) greet() {
 	}
 	f.recorder.reset(time.Now())
 	close(f.greeted)
-}
-
-// spacing returns the random source of the arrivals of a process whose clients are numbered
-// from first on, nil if they are even.
-func (s *Scenario) spacing(first int) *rand.Rand {
-	if s.Arrivals != Poisson {
-		return nil
-	}
-	return rand.New(rand.NewPCG(s.Seed, 1<<62+uint64(first)))
 }
 
 // warm ends the warm-up: it resets the metrics.
@@ -414,20 +412,11 @@ func (f *fleet) stop() error {
 	f.history.Cut(f.keys.names, f.oracle.Losses())
 	used := f.janitor.cpuUsed()
 	f.recorder.update(func(m *Metrics) { m.Cost.CPU = used })
-	err = cmp.Or(err, f.closeConns())
+	for _, root := range f.sessions.roots {
+		err = cmp.Or(err, root.close())
+	}
 	f.janitor.clean()
 	return err
-}
-
-// closeConns closes the shared sessions.
-func (f *fleet) closeConns() error {
-	f.sessions.mu.Lock()
-	defer f.sessions.mu.Unlock()
-	var errs []error
-	for _, root := range f.sessions.roots {
-		errs = append(errs, root.close())
-	}
-	return errors.Join(errs...)
 }
 
 func (f *fleet) metrics() Metrics {

@@ -135,7 +135,6 @@ func (l Lock) options() lock.Options {
 
 // soundSession is a session of a [lock.Client] or of a [lock.Quorum].
 type soundSession struct {
-	scenario   Scenario
 	locker     func(keys []string, shared bool) lock.Locker
 	identify   func(owner string) session
 	end        func() error // of the client
@@ -146,14 +145,14 @@ func keepConns() error { return nil }
 
 func ofClient(c *lock.Client, s Scenario, closeConns func() error) session {
 	return soundSession{
-		s, func(keys []string, shared bool) lock.Locker { return locker(c, s, keys, shared) },
+		func(keys []string, shared bool) lock.Locker { return locker(c, s, keys, shared) },
 		func(owner string) session { return ofClient(c.As(owner), s, keepConns) }, c.Close, closeConns,
 	}
 }
 
 func ofQuorum(q *lock.Quorum, s Scenario, closeConns func() error) session {
 	return soundSession{
-		s, func(keys []string, _ bool) lock.Locker { return q.Redlock(keys[0], s.Lock.options()) },
+		func(keys []string, _ bool) lock.Locker { return q.Redlock(keys[0], s.Lock.options()) },
 		func(owner string) session { return ofQuorum(q.As(owner), s, keepConns) }, q.Close, closeConns,
 	}
 }

@@ -52,17 +52,9 @@ const (
 // released reports whether the release succeeded, also of a lock that was lost before.
 func (r *round) released() bool { return !r.decided.IsZero() && r.err == nil }
 
-// observers returns the observers of the steps of all clients, in the order in which they are told,
-// by the goroutine of the client. The oracle is the first: it makes the hold that the history
-// records, and what it reports is an event before that of the step. The recorder counts a step
-// before an event tells of it. The janitor and the witness wait for a server, and are the last.
-func (f *fleet) observers() []func(step, *round) {
-	return []func(step, *round){f.judge, f.recorder.observe, f.events.observe, f.record, f.janitor.observe, f.show}
-}
-
 // tell tells all observers of a step.
 func (f *fleet) tell(s step, r *round) {
-	for _, observe := range f.observing {
+	for _, observe := range f.observers {
 		observe(s, r)
 	}
 }

@@ -122,8 +122,10 @@ func (p *processClient) session(r external.Request) (session, error) {
 
 // lock acquires the lock of a request.
 func (p *processClient) lock(ctx context.Context, r external.Request) (external.Hold, error) {
-	if err := p.refusal(r); err != nil {
-		return external.Hold{}, err
+	for kind, asked := range map[Kind]bool{RW: r.Mode == external.ModeRead, Semaphore: r.Permits > 0, All: len(r.Keys) > 1} {
+		if asked && !slices.Contains(p.settings.Kind.offers(), kind) {
+			return external.Hold{}, fmt.Errorf("%s is not a %s", p.settings.Kind, kind)
+		}
 	}
 	s, err := p.session(r)
 	if err != nil {
@@ -152,16 +154,6 @@ func served(err error) error {
 		return external.ErrLost
 	}
 	return err
-}
-
-// refusal returns an error if a request asks for a lock that the hello does not offer.
-func (p *processClient) refusal(r external.Request) error {
-	for kind, asked := range map[Kind]bool{RW: r.Mode == external.ModeRead, Semaphore: r.Permits > 0, All: len(r.Keys) > 1} {
-		if asked && !slices.Contains(p.settings.Kind.offers(), kind) {
-			return fmt.Errorf("%s is not a %s", p.settings.Kind, kind)
-		}
-	}
-	return nil
 }
 
 // enterAgain enters a reentrant lock that this client holds. It returns nil if there is

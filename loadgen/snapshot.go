@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"locktop/internal/humanize"
 )
 
 // Snapshot is what one process knows of a run of several processes. It can be sent as JSON
@@ -36,6 +38,17 @@ type AgentState struct {
 	Stopped bool          // its clients have ended
 	Clients int           // of its share
 	Metrics Metrics       // of its clients; Began is zero before they start
+}
+
+// Offset describes how far the clock of the process is ahead of the common one.
+func (a AgentState) Offset() string {
+	switch {
+	case a.Clock.Abs() < time.Millisecond:
+		return "±1 ms"
+	case a.Clock > 0:
+		return "-" + humanize.Precise(a.Clock)
+	}
+	return "+" + humanize.Precise(-a.Clock)
 }
 
 // SecondShare is the share of a process in one second of a run.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"locktop/internal/humanize"
 	"locktop/loadgen"
@@ -183,23 +182,11 @@ func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string
 	if now != stoppedAgent {
 		seen = humanize.Duration(a.Seen)
 	}
-	for i, text := range []string{humanize.Count(clients), holds, wait, clockOffset(a.Clock), seen} {
+	for i, text := range []string{humanize.Count(clients), holds, wait, a.Offset(), seen} {
 		l.Put(t.text, g.FitRight(text, agentColumns[i].width))
 	}
 	st := map[phase]widget.Style{lostAgent: t.bad, stoppedAgent: t.dim, readyAgent: t.warn, runningAgent: t.good}[now]
 	return l.Put(st, "  "+now.String()).String()
-}
-
-// clockOffset describes how far a clock is ahead of the control server's. behind is what must be
-// added to it.
-func clockOffset(behind time.Duration) string {
-	switch {
-	case behind.Abs() < time.Millisecond:
-		return "< 1 ms"
-	case behind > 0:
-		return "-" + humanize.Precise(behind)
-	}
-	return "+" + humanize.Precise(-behind)
 }
 
 // witnessLine draws the result of the witness, which sees the clients of all agents.

@@ -224,14 +224,6 @@ func (c control) read(ctx context.Context, stream, last string, wait time.Durati
 	return texts, last, nil
 }
 
-// trim deletes the entries of a stream up to the entry last. It is no error if the server
-// does not answer: the next call deletes them, too.
-func (c control) trim(stream, last string) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
-	defer cancel()
-	_ = c.rdb.XTrimMinID(ctx, c.key(stream), last).Err()
-}
-
 // clockSamples is the number of requests that measure the difference of two clocks.
 const clockSamples = 5
 

@@ -12,15 +12,9 @@ import (
 // zero value is empty. Safe for concurrent use.
 type highlights struct {
 	mu    sync.Mutex
-	holds map[int]string       // key that a client holds
-	known map[violationOn]bool // since the newest fault
-	news  []sentEvent          // that are not sent
-}
-
-// violationOn is a kind of violation of the lock with this key.
-type violationOn struct {
-	kind loadgen.EventKind
-	key  string
+	holds map[int]string     // key that a client holds
+	known map[[2]string]bool // violations since the newest fault: kind and key
+	news  []sentEvent        // that are not sent
 }
 
 // sentEvent is an event in a message. Unlike [loadgen.Event], it can be read again from JSON.
@@ -39,7 +33,7 @@ func (h *highlights) note(e loadgen.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holds == nil {
-		h.holds, h.known = make(map[int]string), make(map[violationOn]bool)
+		h.holds, h.known = make(map[int]string), make(map[[2]string]bool)
 	}
 	switch e.Kind {
 	case loadgen.Acquired:
@@ -57,7 +51,7 @@ func (h *highlights) note(e loadgen.Event) {
 			clear(h.known)
 		}
 	default:
-		on := violationOn{e.Kind, e.Key}
+		on := [2]string{string(e.Kind), e.Key}
 		if h.known[on] {
 			return
 		}

@@ -190,7 +190,7 @@ func (s *session) gather(ctx context.Context) (last string, err error) {
 				return last, err
 			}
 		}
-		ready := s.ready()
+		ready := len(s.numbers(func(one member) bool { return one.Ready }))
 		switch {
 		case ready == s.config.Agents:
 			return last, nil
@@ -215,32 +215,9 @@ func (s *session) join(text string) error {
 		one := &s.members[m.Agent-1]
 		one.Ready, one.Name, one.Clock, one.heard = true, m.Name, m.Clock, time.Now()
 		s.mu.Unlock()
-		s.config.Note(fmt.Sprintf("agent %d of %d: %s, its clock is %s", m.Agent, len(s.members), m.Name, offset(m.Clock)))
+		s.config.Note(fmt.Sprintf("agent %d of %d: %s, clock %s", m.Agent, len(s.members), m.Name, one.Offset()))
 	}
 	return nil
-}
-
-// offset describes the difference of a clock to the control server's.
-func offset(behind time.Duration) string {
-	switch {
-	case behind.Abs() < time.Millisecond:
-		return "right to 1 ms"
-	case behind > 0:
-		return humanize.Precise(behind) + " behind"
-	}
-	return humanize.Precise(-behind) + " ahead"
-}
-
-func (s *session) ready() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, one := range s.members {
-		if one.Ready {
-			n++
-		}
-	}
-	return n
 }
 
 // order sends an order to all agents.

@@ -19,7 +19,7 @@ import (
 func (s *session) work(last string) {
 	ctx := context.Background()
 	answered, beaten, told := time.Now(), time.Now(), false
-	for !s.allGone() {
+	for len(s.numbers(member.runs)) > 0 {
 		select {
 		case <-s.asked.Done():
 			if !told {
@@ -44,8 +44,10 @@ func (s *session) work(last string) {
 		for _, text := range texts {
 			s.receive(text)
 		}
-		if len(texts) > 0 {
-			s.control.trim(messages, last)
+		if len(texts) > 0 { // if the server does not answer, the next call deletes them, too
+			soon, cancel := context.WithTimeout(ctx, requestTime)
+			_ = s.control.rdb.XTrimMinID(soon, s.control.key(messages), last).Err()
+			cancel()
 		}
 		if time.Now().After(s.began) {
 			s.age(min(time.Since(asked), 2*pollFor))
@@ -54,31 +56,19 @@ func (s *session) work(last string) {
 	s.finish()
 }
 
-// gone reports whether the clients of the member have ended, as far as is known.
-func (one member) gone() bool { return one.Stopped || one.Lost }
+// runs reports whether the clients of the member have not ended, as far as is known.
+func (one member) runs() bool { return !one.Stopped && !one.Lost }
 
-// allGone reports whether no agent runs any more.
-func (s *session) allGone() bool {
+// numbers returns the numbers of the agents of which something is true.
+func (s *session) numbers(is func(member) bool) (all []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(s.members, func(one member) bool { return !one.gone() })
-}
-
-// gone reports whether an agent does not run any more.
-func (s *session) gone(number int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.members[number-1].gone()
-}
-
-// anyAgent returns the number of a random agent that runs, 1 if there is none.
-func (s *session) anyAgent() int {
-	for _, i := range mathrand.Perm(len(s.members)) {
-		if !s.gone(i + 1) {
-			return i + 1
+	for i, one := range s.members {
+		if is(one) {
+			all = append(all, i+1)
 		}
 	}
-	return 1
+	return all
 }
 
 // receive handles a message of an agent that runs.
@@ -121,7 +111,7 @@ func (s *session) age(d time.Duration) {
 	var lost []int
 	for i := range s.members {
 		one := &s.members[i]
-		if one.gone() {
+		if !one.runs() {
 			continue
 		}
 		if one.silent += d; one.silent > lostAfter {
@@ -236,10 +226,11 @@ func (s *session) inject(f loadgen.Fault) error {
 	if f.Kind.OnServers() {
 		return s.strike(f)
 	}
-	if f.Agent == 0 && f.Client == 0 && f.Clients <= 1 {
-		f.Agent = s.anyAgent()
+	running := s.numbers(member.runs)
+	if f.Agent == 0 && f.Client == 0 && f.Clients <= 1 { // a random one, or one that does not run
+		f.Agent = append(running, 1)[mathrand.IntN(max(len(running), 1))]
 	}
-	if f.Agent > 0 && s.gone(f.Agent) {
+	if f.Agent > 0 && !slices.Contains(running, f.Agent) {
 		return fmt.Errorf("inject %s: agent %d does not run any more", f.Kind, f.Agent)
 	}
 	if err := s.order(order{Order: orderFault, Fault: &f}); err != nil {

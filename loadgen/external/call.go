@@ -133,15 +133,10 @@ func (p *Process) checkLate() error {
 		}
 	}
 	p.mu.Unlock()
-	if overdue == nil || p.excused(now) {
+	if excused := p.options.Excused; overdue == nil || excused != nil && excused(now.Add(-p.options.ReplyWithin)) {
 		return nil
 	}
 	p.fail(ErrLate, fmt.Sprintf("%s %d took more than %s", overdue.Op, overdue.ID, now.Sub(overdue.sent).Truncate(time.Millisecond)))
 	<-p.done
 	return p.Err()
-}
-
-// excused reports whether a fault may explain that the client has not answered.
-func (p *Process) excused(now time.Time) bool {
-	return p.options.Excused != nil && p.options.Excused(now.Add(-p.options.ReplyWithin))
 }

@@ -136,7 +136,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if err == nil {
 		err = a.result("unlock")
 	}
-	l.process.forgetLease(l)
+	l.process.mu.Lock()
+	if l.process.leases[l.token] == l {
+		delete(l.process.leases, l.token)
+	}
+	l.process.mu.Unlock()
 	l.end(context.Canceled)
 	return err
 }
@@ -153,14 +157,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		l.prolong(sent.Add(milliseconds(*a.Valid)), a.at.Add(milliseconds(*a.Valid)))
 	}
 	return err
-}
-
-func (p *Process) forgetLease(l *Lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.leases[l.token] == l {
-		delete(p.leases, l.token)
-	}
 }
 
 // result returns the error of a reply to unlock or extend.

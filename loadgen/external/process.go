@@ -118,7 +118,13 @@ func (p *Process) spawn() (stdout, stderr *os.File, err error) {
 
 // run reads the output of the process until it ends.
 func (p *Process) run(stdout, stderr *os.File) {
-	hello := time.AfterFunc(p.options.HelloWithin, p.helloLate)
+	hello := time.AfterFunc(p.options.HelloWithin, func() {
+		select {
+		case <-p.greeted:
+		default:
+			p.fail(ErrNoHello, p.options.HelloWithin.String())
+		}
+	})
 	defer hello.Stop()
 	var readers sync.WaitGroup
 	readers.Go(func() {
@@ -143,15 +149,6 @@ func (p *Process) run(stdout, stderr *os.File) {
 	_ = p.stdin.Close()
 	p.finish()
 	close(p.done)
-}
-
-// helloLate ends the client if it has not said hello.
-func (p *Process) helloLate() {
-	select {
-	case <-p.greeted:
-	default:
-		p.fail(ErrNoHello, p.options.HelloWithin.String())
-	}
 }
 
 // read handles the lines of the process until its end, or until it breaks the protocol.
@@ -302,9 +299,6 @@ func (p *Process) finish() {
 	}
 }
 
-// Done returns a channel that is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
 // Err returns why the client ended: an [*Error], [ErrKilled] or [ErrClosed]. It returns
 // nil while the client runs.
 func (p *Process) Err() error {
@@ -317,9 +311,6 @@ func (p *Process) Err() error {
 	defer p.mu.Unlock()
 	return p.err
 }
-
-// PID returns the ID of the process, which is also that of its process group.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Hello waits for the hello of the client.
 func (p *Process) Hello(ctx context.Context) (Hello, error) {

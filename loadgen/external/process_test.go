@@ -34,7 +34,7 @@ func startWith(t *testing.T, how string, o Options) *Process {
 	p := check.Must(Start(o))(t)
 	t.Cleanup(func() {
 		_ = p.Close()
-		waitGone(t, p.PID())
+		waitGone(t, p.cmd.Process.Pid)
 	})
 	return p
 }
@@ -120,7 +120,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 			p := start(t, how)
 			_, err := p.Lock(t.Context(), terms("a"))
 			if err == nil { // it answers a second time
-				<-p.Done()
+				<-p.done
 				err = p.Err()
 			}
 			var broken *Error
@@ -129,7 +129,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 				check.True(t, strings.Contains(err.Error(), part), "%q does not say %q", err, part)
 			}
 			check.True(t, !strings.ContainsAny(err.Error(), "\n\x1b") && len(err.Error()) <= 1000, "not one short line of text: %q", err)
-			<-p.Done()
+			<-p.done
 			check.ErrorIs(t, p.Close(), want.is, "close returned")
 		})
 	}
@@ -178,7 +178,7 @@ func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 		p := startWith(t, how, Options{HelloWithin: c.hello, ReplyWithin: 100 * time.Millisecond})
 		_, err := p.Lock(t.Context(), terms("a"))
 		check.True(t, errors.Is(err, c.want), "%s: %v", how, err)
-		<-p.Done()
+		<-p.done
 	}
 }
 
@@ -278,7 +278,7 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	p := start(t, "well")
 	check.Must(p.Hello(t.Context()))(t)
 	check.NoError(t, p.Freeze())
-	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
+	for s := state(p.cmd.Process.Pid); s[0] != 'T'; s = state(p.cmd.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	got := make(chan error)
@@ -313,7 +313,7 @@ func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
 	check.NoError(t, frozen.Freeze())
 	for _, p := range []*Process{stays, frozen} {
 		check.ErrorIs(t, p.Close(), nil)
-		waitGone(t, p.PID())
+		waitGone(t, p.cmd.Process.Pid)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestACommandThatIsNotThereSaysSo(t *testing.T) {
 	_, err = p.Hello(t.Context())
 	check.True(t, errors.Is(err, ErrExited) && strings.Contains(err.Error(), "no-such-client: ") && strings.Contains(err.Error(), "127"),
 		"got %v", err)
-	<-p.Done()
+	<-p.done
 }
 
 // parent starts a client that forks, prints the IDs of both processes, and waits for its
@@ -355,7 +355,7 @@ func parent() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(p.PID(), l.Token(), theGuard.cmd.Process.Pid)
+	fmt.Println(p.cmd.Process.Pid, l.Token(), theGuard.cmd.Process.Pid)
 	select {}
 }
 

@@ -315,20 +315,9 @@ func (r Result) writeAgents(w io.Writer, plain func(string) string) {
 		}
 		m := a.Metrics
 		fmt.Fprintf(w, "%d %s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Number, plain(a.Name), humanize.Count(a.Clients), humanize.Count(m.Acquired),
-			humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), clockText(a.Clock), state)
+			humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), a.Offset(), state)
 	}
 	fmt.Fprint(w, "The witness sees the clients of all agents. Each other count of violations is of the clients of one agent among themselves.\n")
-}
-
-// clockText describes how far a clock is from the common one.
-func clockText(behind time.Duration) string {
-	switch {
-	case behind.Abs() < time.Millisecond:
-		return "±1 ms"
-	case behind > 0:
-		return "-" + humanize.Precise(behind)
-	}
-	return "+" + humanize.Precise(-behind)
 }
 
 // WriteComparison writes one line per run, to compare runs that ran at the same time.

@@ -247,6 +247,9 @@ func (w *Witness) note(err error) {
 	w.failed = err
 }
 
+// readBatch is the number of entries in one reply.
+const readBatch = 1000
+
 // read judges the new entries and deletes them from the stream.
 func (w *Witness) read(ctx context.Context) error {
 	for {
@@ -257,13 +260,12 @@ func (w *Witness) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		entries := streams[0].Messages
-		if err := w.judgeAll(entries); err != nil {
-			return err
-		}
-		ids := make([]string, len(entries))
-		for i, e := range entries {
-			ids[i] = e.ID
+		var ids []string
+		for _, m := range streams[0].Messages {
+			ids = append(ids, m.ID)
+			if err := w.judge(m); err != nil {
+				return err
+			}
 		}
 		if err := w.rdb.XDel(ctx, w.stream, ids...).Err(); err != nil {
 			return err
@@ -271,25 +273,20 @@ func (w *Witness) read(ctx context.Context) error {
 	}
 }
 
-// readBatch is the number of entries in one reply.
-const readBatch = 1000
-
-func (w *Witness) judgeAll(entries []redis.XMessage) error {
+// judge judges one entry of the stream.
+func (w *Witness) judge(m redis.XMessage) error {
 	w.judging.Lock()
 	defer w.judging.Unlock()
-	for _, m := range entries {
-		w.last = m.ID
-		text, _ := m.Values[entryField].(string)
-		e := Entry{}
-		if err := json.Unmarshal([]byte(text), &e); err != nil {
-			return fmt.Errorf("entry %s of the stream %s is not of this program: %w", m.ID, w.stream, err)
-		}
-		e.ID = m.ID
-		w.take(&e)
-		w.missed += max(e.Unseen, 0)
-		for _, trip := range e.Trips {
-			_ = w.spent.RecordValue(min(trip, within.Microseconds())) // in its bounds
-		}
+	w.last = m.ID
+	text, _ := m.Values[entryField].(string)
+	e := Entry{ID: m.ID}
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return fmt.Errorf("entry %s of the stream %s is not of this program: %w", m.ID, w.stream, err)
+	}
+	w.take(&e)
+	w.missed += max(e.Unseen, 0)
+	for _, trip := range e.Trips {
+		_ = w.spent.RecordValue(min(trip, within.Microseconds())) // in its bounds
 	}
 	return nil
 }
