@@ -75,7 +75,7 @@ var imports = map[string][]string{
 var testImports = map[string][]string{
 	"tui":                 {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
 	"keyspace/contention": {"keyspace/formats"},                                                                // the commands of libraries
-	"keyspace":            {"keyspace/holds"},                                                                  // tests of findings of the past of a lock
+	"keyspace":            {"keyspace/holds", "keyspace/internal/cache"},                                       // tests of findings of the past of a lock
 	"keyspace/formats":    {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
 	"loadgen":             {"loadgen/scenarios"},                                                               // every scene runs, in one binary with the tests of runs
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
