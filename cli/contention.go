@@ -93,7 +93,7 @@ func (o *contentionOptions) check() error {
 func (p *program) contention(ctx context.Context, r *reading, o contentionOptions) error {
 	known := formats.WithUserPatterns(r.lock)
 	c := &contentionRun{program: p, reading: r, options: o, ledger: contention.NewLedger(known), names: contention.Commands(known)}
-	c.source = filteredSource{r.watchOf(r.target, r.optionsOf(r.target)), &r.selection}
+	c.source = r.selected(r.watchOf(r.target, r.optionsOf(r.target)))
 	line := p.newProgressLine()
 	defer line.clear()
 	line.show("reading the locks")

@@ -70,7 +70,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	}
 	defer log.close()
 	return p.screen(ctx, look, tui.Config{
-		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
+		Source: s.selected(source), Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
 		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), Title: d.Title,
 		Executor: release.NewExecutor(d.Clients, formats.All(), log),
 	})

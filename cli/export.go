@@ -175,8 +175,8 @@ type exportTarget struct {
 	flags     *connect.Flags
 	selection selection
 	meter     inspect.Meter
-	open      *connect.Target      // nil: not connected yet
-	source    tui.Source           // not filtered by selection
+	open      *connect.Target // nil: not connected yet
+	source    tui.Source
 	recording *recording.DirWriter // nil: it is not recorded
 	answered  time.Time            // its last answer; zero = none yet
 	lost      time.Time            // since when it does not answer; zero = it answers
@@ -247,7 +247,7 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 		return err
 	}
 	t.selection.meter = &t.meter
-	t.open, t.source = open, t.selection.watchOf(open, t.selection.optionsOf(open))
+	t.open, t.source = open, t.selection.selected(t.selection.watchOf(open, t.selection.optionsOf(open)))
 	return nil
 }
 
@@ -340,7 +340,6 @@ func (e *export) read(ctx context.Context, t *exportTarget) (keyspace.Snapshot, 
 // observe updates the metrics of a target and its recording.
 func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
 	t.answered = answeredAt(snap)
-	snap = t.selection.selected(snap)
 	db := t.open.DB
 	if t.selection.databases {
 		db = metrics.AllDatabases

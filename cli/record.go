@@ -67,7 +67,7 @@ func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
+	rec := &recorder{source: s.selected(s.watchOf(t, s.optionsOf(t))), writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}

@@ -58,24 +58,22 @@ damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 
 	return cmd
 }
 
-// withLimits is a source whose locks have the limits of a selection.
-type withLimits struct {
-	source tui.Source
-	limits limits
-}
-
-// Snapshot returns the newest snapshot. Without limits, those of the recorder count.
-func (w withLimits) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	snap, err := w.source.Snapshot(ctx)
-	if len(w.limits) > 0 {
+// withLimits returns a source whose locks have these limits. Without limits, those of the
+// recorder count.
+func withLimits(source tui.Source, rules limits) tui.Source {
+	if len(rules) == 0 {
+		return source
+	}
+	return sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+		snap, err := source.Snapshot(ctx)
 		snap.Locks = slices.Clone(snap.Locks)
 		for i := range snap.Locks {
 			l := *snap.Locks[i]
-			l.OverdueIn = inspect.OverdueIn(w.limits, l.Key)
+			l.OverdueIn = inspect.OverdueIn(rules, l.Key)
 			snap.Locks[i] = &l
 		}
-	}
-	return snap, err
+		return snap, err
+	})
 }
 
 // oneArgument checks that there is one argument; noun says what it names.
@@ -107,7 +105,7 @@ func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, n
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	return p.screen(ctx, look, tui.Config{Source: filteredSource{withLimits{player, s.limits}, s}, Player: player, Title: filepath.Base(name)})
+	return p.screen(ctx, look, tui.Config{Source: s.selected(withLimits(player, s.limits)), Player: player, Title: filepath.Base(name)})
 }
 
 // beginOf returns the time at which a recording is shown first. at is the flag --at.

@@ -213,7 +213,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s.ownReads = new(inspect.OwnReads)
 	options := s.optionsOf(t)
 	w := tui.Config{
-		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf},
+		Source: s.selected(s.watchOf(t, options)), Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options},
 		Title:  t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}

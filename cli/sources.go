@@ -102,7 +102,7 @@ func overdueError(of connect.Context, err error) error {
 	return fmt.Errorf("overdue of context %s: one of them is %w", of.Name, err)
 }
 
-// sourceFunc is a source that reads the server at each Snapshot.
+// sourceFunc is a function as a source.
 type sourceFunc func(context.Context) (keyspace.Snapshot, error)
 
 // Snapshot calls f.
@@ -127,13 +127,14 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 }
 
 // watchOf watches all servers of t, with the options of optionsOf, until t is closed.
-func (s *selection) watchOf(t *connect.Target, options scanOptionsOf) *inspect.MultiSource {
-	past := new(inspect.Carryover)
-	return inspect.NewMultiSource(t.Sources(func(rdb inspect.Client, addr string, db int) inspect.Source {
-		scan := options(addr, db)
-		scan.Carryover = past
-		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, scan)))
-	}), s.multi(t))
+func (s *selection) watchOf(t *connect.Target, options scanOptionsOf) tui.Source {
+	start := func(rdb inspect.Client, addr string, db int) inspect.Source {
+		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
+	}
+	if !t.Many {
+		return t.Source(start)
+	}
+	return inspect.NewMultiSource(t.Sources(start), s.multi(t))
 }
 
 // scanOptionsOf returns the options of a scan of one database of a server.
@@ -141,10 +142,11 @@ type scanOptionsOf func(addr string, db int) inspect.ScanOptions
 
 // optionsOf returns a function with the options of a scan of one database of t. On the
 // nodes of a Redlock they include possible locks, because votes may raise the
-// confidence. All scanners of one server share its budget.
+// confidence. All scanners of one server share its budget, and all watchers what a closed one
+// leaves.
 func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
 	var mu sync.Mutex
-	budgets := make(map[string]*inspect.Budget)
+	budgets, past := make(map[string]*inspect.Budget), new(inspect.Carryover)
 	return func(addr string, db int) inspect.ScanOptions {
 		mu.Lock()
 		defer mu.Unlock()
@@ -152,7 +154,7 @@ func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
 			budgets[addr] = s.budget.pace()
 		}
 		o := s.options(db, budgets[addr])
-		o.Cluster = t.Cluster
+		o.Cluster, o.Carryover = t.Cluster, past
 		if t.Multi.Redlock {
 			o.MinConfidence, o.KeepAlike = keyspace.Possible, true
 		}
@@ -170,24 +172,15 @@ func (s *selection) multi(t *connect.Target) inspect.MultiOptions {
 	return o
 }
 
-// filteredSource is the selected part of a source.
-type filteredSource struct {
-	source    tui.Source
-	selection *selection
-}
-
-// Snapshot returns the selected part of the newest snapshot.
-func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	snap, err := s.source.Snapshot(ctx)
-	return s.selection.selected(snap), err
-}
-
-// selected returns the selected part of a snapshot.
-func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
-	if s.format == "" && !s.stuck && s.owner == "" { // it includes every lock
-		return snap
+// selected returns the selected part of a source: all of it without a flag that selects locks.
+func (s *selection) selected(source tui.Source) tui.Source {
+	if s.format == "" && !s.stuck && s.owner == "" {
+		return source
 	}
-	return s.filter(snap).Snapshot
+	return sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+		snap, err := source.Snapshot(ctx)
+		return s.filter(snap).Snapshot, err
+	})
 }
 
 // executorOf returns an executor for the locks of the servers of t. It writes its

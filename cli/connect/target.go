@@ -81,6 +81,15 @@ func (t *Target) Sources(start func(rdb inspect.Client, addr string, db int) ins
 	}
 }
 
+// Source returns the source of the only server, from start. Close closes it.
+func (t *Target) Source(start func(rdb inspect.Client, addr string, db int) inspect.Source) inspect.Source {
+	source := start(t.Client, t.seed.addr, t.DB)
+	if c, ok := source.(interface{ Close() }); ok {
+		t.onClose(c.Close)
+	}
+	return source
+}
+
 // Answers returns an error unless a server answers within the timeout. A scan of a
 // server that hangs takes several timeouts. For a single server Answers does nothing,
 // because Open has checked it.

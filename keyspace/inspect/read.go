@@ -451,7 +451,15 @@ const maxElementBytes = 2 << 20
 // The size is exact for up to 256 elements. Of larger collections 256 elements are
 // sampled, so a single huge element among thousands may be missed.
 func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
-	for some := range slices.Chunk(r.withSizes(all), batchSize) {
+	var sized []*candidate // those with elements, and those that a substitute may read
+	substituted := r.substituted("string")
+	for i := range all {
+		c := &all[i]
+		if c.small = false; slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
+			sized = append(sized, c)
+		}
+	}
+	for some := range slices.Chunk(sized, batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
 		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
@@ -469,18 +477,6 @@ func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
 		}
 	}
 	return nil
-}
-
-// withSizes returns the keys whose size matters: those with elements, and those that a substitute may read.
-func (r *reader) withSizes(all []candidate) (some []*candidate) {
-	substituted := r.substituted("string")
-	for i := range all {
-		c := &all[i]
-		if c.small = false; slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
-			some = append(some, c)
-		}
-	}
-	return some
 }
 
 // collections are the types with elements.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,12 +179,14 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	return s
 }
 
-// takeSnapshot returns the known locks with the events and notices since the last call.
+// takeSnapshot returns the known locks with the events, by their time, and the notices since the
+// last call.
 func (w *Watcher) takeSnapshot() keyspace.Snapshot {
 	began := time.Now()
 	s := w.Known()
 	s.EventsDropped, w.unreported.dropped = w.unreported.dropped, 0
 	s.Events, s.Notices = w.unreported.take()
+	slices.SortStableFunc(s.Events, func(a, b keyspace.Event) int { return a.At.Compare(b.At) })
 	s.Cost.OwnTime = time.Since(began)
 	return s
 }
