@@ -98,22 +98,7 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 	case tea.MouseMsg:
 		return a.onMouse(msg)
 	case snapshotMsg:
-		if msg.jump != a.seekCount { // the answer is older than the last seek
-			a.refresher.busy, a.refresher.next = false, a.now
-			return nil
-		}
-		a.refresher.end(msg.at, msg.err)
-		if msg.err != nil {
-			return nil
-		}
-		if a.seekSeen != a.seekCount {
-			a.resetReplay()
-		}
-		a.apply(msg.model)
-		if m := msg.model; len(m.events) > 0 || !m.change.Empty() || m.review.CheckedAt.Equal(m.snap.At) {
-			a.page().arrange(&a.state)
-		}
-		return a.notifyCritical()
+		return a.onSnapshot(msg)
 	case tea.FocusMsg:
 		a.alarm.inFocus = true
 	case tea.BlurMsg:

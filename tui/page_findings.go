@@ -301,29 +301,6 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 	}
 }
 
-// withSnoozes returns the view model with the snoozed findings moved from findings to snoozed.
-func (p *viewModel) withSnoozes(s *state) *viewModel {
-	for id, until := range s.snoozes.until {
-		if !s.now.Before(until) {
-			delete(s.snoozes.until, id)
-		}
-	}
-	if len(s.snoozes.until) == 0 && len(p.snoozed) == 0 {
-		return p
-	}
-	q := *p
-	q.findings, q.snoozed = nil, nil
-	for _, f := range p.all {
-		if _, asleep := s.snoozes.until[idOf(&f)]; asleep {
-			q.snoozed = append(q.snoozed, f)
-		} else {
-			q.findings = append(q.findings, f)
-		}
-	}
-	q.rank()
-	return &q
-}
-
 // snoozeText says when the snooze of a finding ends.
 func (s *state) snoozeText(f *keyspace.Finding) string {
 	return "snoozed, back in " + humanize.Duration(s.snoozes.until[idOf(f)].Sub(s.now))

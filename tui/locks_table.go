@@ -103,6 +103,120 @@ func lockColumns() []column {
 	}
 }
 
+// table draws the titles and n rows.
+func (p *locksPage) table(s *state, w, n int) []string {
+	columns := p.columns()
+	table := p.layout(s, w)
+	sign := s.screen.glyphs.Down
+	if p.reversed {
+		sign = s.screen.glyphs.Up
+	}
+	head := widget.NewLine(w).Pad(widget.Style{}, margin)
+	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, p.sort, sign)
+	lines := append(make([]string, 0, n+1), head.String())
+	if len(p.rows) == 0 {
+		return p.empty(s, lines, w, n)
+	}
+	now := s.clock()
+	for row := p.top; row < min(p.top+n, len(p.rows)); row++ {
+		l := widget.NewLine(w)
+		if heading := p.rows[row].heading; heading != nil {
+			s.ownerHeading(l, heading)
+		} else {
+			p.tableRow(l, table, columns, lockView{p.rows[row].lock, now, s}, row == p.row && !p.gone)
+		}
+		s.scrollBar(l, row, p.top, n, len(p.rows))
+		lines = append(lines, l.String())
+	}
+	return filled(lines, w, n+1)
+}
+
+// roomForTitles is the table width from which the number of holds has a word as its title.
+const roomForTitles = 110
+
+// roomForAll is the table width from which all columns are shown beside the details.
+const roomForAll = 140
+
+// layout lays the columns out in w cells.
+func (p *locksPage) layout(s *state, w int) widget.Table {
+	columns := p.columns()
+	shapes := make([]widget.Column, len(columns))
+	for i, c := range columns {
+		shapes[i] = c.Column
+		if c.name == "depth" && w < roomForTitles {
+			shapes[i].Title, shapes[i].Min = s.screen.glyphs.Times, 3
+		}
+		switch {
+		case c.name == "key": // as wide as the longest key
+			shapes[i].Max = max(p.keyWidth, c.Min)
+			if !p.wide {
+				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*28/100))
+			}
+		case c.name == "owner":
+			shapes[i].Max = max(min(p.ownerWidth, c.Max), c.Min)
+		case p.beside(s) && w < roomForAll: // the details show format and TTL bar already, and the names need the room
+			shapes[i].Off = c.Title == "" || c.name == "format"
+			shapes[i].Max = 0
+		}
+	}
+	return widget.NewTable(s.screen.glyphs, shapes, w-margin-1, s.gap())
+}
+
+// tableRow draws a row except for its last cell.
+func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v lockView, selected bool) {
+	var base widget.Style
+	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
+	if selected {
+		base = v.state.screen.theme.row
+		cell = func(i, w int) widget.Cell { return widget.Cell{Style: base, Text: columns[i].cell(v, w).Text} }
+	}
+	v.mark(l, base, selected, p.tagged(v.ID().OnAnyNode()))
+	table.Row(l, base, cell)
+	l.Pad(base, l.Rest()-1)
+}
+
+// mark draws the cells left of a row: cursor, worst finding and tag.
+func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool) {
+	s := v.state
+	glyph, style := " ", base
+	if severity, found := s.current().worst[v.ID()]; found {
+		glyph, style = s.look(severity)
+	}
+	check, checked := " ", base
+	if tagged {
+		check, checked = s.screen.glyphs.Check, s.screen.theme.key
+	}
+	if selected {
+		style, checked = base, base
+	}
+	l.Put(base, s.cursor(selected)).Put(style, glyph).Put(checked, check)
+}
+
+// empty draws why there are no rows.
+func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
+	return filled(append(lines, indented(w, margin, s.screen.theme.dim, p.emptyText(s))...), w, n+1)[:n+1]
+}
+
+func (p *locksPage) emptyText(s *state) []string {
+	switch {
+	case s.live == nil && s.refresher.stale():
+		return []string{"", "no snapshot yet: the server has not answered"}
+	case s.live == nil:
+		return []string{"", "scanning " + s.screen.glyphs.Ellipsis}
+	case p.group == byClass && p.waiting.classes == nil:
+		return []string{"", "summing up " + s.screen.glyphs.Ellipsis}
+	case len(s.current().locks) > 0:
+		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}
+	case !s.current().snap.Scanned():
+		return []string{"", "no locks so far; still scanning"}
+	case !s.current().snap.Complete:
+		return []string{"", "no locks are seen; there may be some: page 4 says why"}
+	default:
+		keys := humanize.Plural(s.current().snap.Cost.Keys, "key")
+		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}
+	}
+}
+
 // cell returns a cell with a plain text.
 func (v lockView) cell(text string) widget.Cell {
 	return widget.Cell{Style: v.state.screen.theme.text, Text: text}
