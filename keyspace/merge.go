@@ -108,11 +108,6 @@ func UniqueLocks(all []*Lock) []*Lock {
 	})
 }
 
-// CompareLocks orders locks like [ID.Compare], without copies.
-func CompareLocks(a, b *Lock) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
-}
-
 // addNodesOf adds the nodes of a source.
 func (s *Snapshot) addNodesOf(p Part) {
 	if p.Err != nil {

@@ -29,6 +29,11 @@ type Snapshot struct {
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }
 
+// CompareLocks orders locks as in a snapshot, like [ID.Compare], without copies.
+func CompareLocks(a, b *Lock) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+}
+
 // ClockAhead returns the server's clock minus the local clock. taken is when, on the local
 // clock, the snapshot was taken. The snapshot of a Watcher may be older than that, so its
 // difference is the one that the Watcher has measured.

@@ -29,8 +29,5 @@ type candidate struct {
 	shared     bool           // other keys may have the same idle time
 }
 
-// standsIn reports whether the key stands in for the lock's own, which does not exist.
-func (c *candidate) standsIn() bool { return c.name != c.lock.Key }
-
 // none is no lock.
 var none = candidate{lock: new(keyspace.Lock)}

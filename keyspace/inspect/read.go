@@ -146,6 +146,9 @@ func (c *candidate) decoded() keyspace.Lock {
 	return lock
 }
 
+// standsIn reports whether the key stands in for the lock's own, which does not exist.
+func (c *candidate) standsIn() bool { return c.name != c.lock.Key }
+
 // OverdueIn returns when a hold of this key is overdue; 0 if no rule says so.
 func OverdueIn(rules []Overdue, key string) time.Duration {
 	for _, r := range rules {
