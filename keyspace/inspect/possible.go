@@ -40,7 +40,6 @@ type possibleLocks struct {
 type observed struct {
 	candidate
 	since     time.Time // when it was first seen
-	present   bool      // at the last read
 	newValues int       // number of times it had another value than before
 	renewals  int       // number of times its deadline moved later
 	returns   int       // number of times it came back after it was gone before its deadline
@@ -83,7 +82,7 @@ func (p *possibleLocks) shows(c candidate, visited int64, now time.Time) bool {
 	p.read++
 	if p.observed[key] == nil && len(p.observed) < maxObserved && canConfirm(c, now) {
 		c.lock = new(*c.lock) // the other one may be shown
-		p.observed[key] = &observed{candidate: c, since: now, present: true}
+		p.observed[key] = &observed{candidate: c, since: now}
 	}
 	if !was && p.full() && !p.capped {
 		p.resumeAt = visited // the next pass resumes here
@@ -126,16 +125,15 @@ func (p *possibleLocks) endPass() {
 // update processes a read of the observed keys; those that are not in it are gone. It removes
 // and returns the confirmed locks, and removes keys without evidence after observeFor.
 func (p *possibleLocks) update(read []candidate, now time.Time) (locks []candidate) {
-	for _, k := range p.observed {
-		k.present = false
-	}
+	there := make(map[*observed]bool, len(read))
 	for _, c := range read {
 		if k := p.observed[c.lock.Key]; k != nil {
 			k.observe(c)
+			there[k] = true
 		}
 	}
 	for _, k := range p.observed {
-		if !k.present && k.goneAt.IsZero() {
+		if !there[k] && k.goneAt.IsZero() {
 			k.goneAt = now
 		}
 	}
@@ -152,7 +150,7 @@ func (p *possibleLocks) update(read []candidate, now time.Time) (locks []candida
 func (p *possibleLocks) takeConfirmed() (locks []candidate) {
 	for key, why := range p.evidence() {
 		k := p.observed[key]
-		if !k.present {
+		if !k.goneAt.IsZero() {
 			continue
 		}
 		if why != "" {
@@ -170,7 +168,7 @@ func (p *possibleLocks) takeConfirmed() (locks []candidate) {
 // observe compares a read with the previous one.
 func (o *observed) observe(now candidate) {
 	was, is, goneAt := o.lock, now.lock, o.goneAt
-	o.candidate, o.present, o.goneAt = now, true, time.Time{}
+	o.candidate, o.goneAt = now, time.Time{}
 	if !goneAt.IsZero() && (was.Expires.IsZero() || goneAt.Before(was.Expires)) {
 		o.returns++
 	}
@@ -208,7 +206,7 @@ func (p *possibleLocks) evidence() map[string]string {
 		if sign := k.secondSign(); sign != "" || k.lock.Confidence >= enough {
 			why[key] = sign
 		}
-		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= keyspace.MinTokenLen && !k.lock.Expires.IsZero() {
+		if k.goneAt.IsZero() && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= keyspace.MinTokenLen && !k.lock.Expires.IsZero() {
 			byToken[k.lock.Holders[0].ID] = append(byToken[k.lock.Holders[0].ID], k)
 		}
 	}

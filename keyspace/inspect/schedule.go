@@ -110,17 +110,7 @@ func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-wake:
-	}
-	left := coalesce - time.Since(w.times.cycleStart)
-	if left <= 0 {
-		return nil
-	}
-	timer.Reset(left)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+		return sleep(ctx, coalesce-time.Since(w.times.cycleStart))
 	}
 }
 
