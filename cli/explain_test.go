@@ -11,7 +11,6 @@ import (
 	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
-	"locktop/keyspace/recording"
 )
 
 // deletedByHand returns the events of a hold of a minute whose lock is deleted.
@@ -37,27 +36,23 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
 	says := "while worker-7 held it"
 	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
-		if out := explained(t, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
-			t.Errorf("explain %q:\n%s", args, out)
-		}
+		out := explained(t, args...)
+		check.True(t, strings.Contains(out, says) && strings.Contains(out, "\n  03:12:00  deleted") && !strings.Contains(out, "secret"), "explain %q:\n%s", args, out)
 	}
-	if out := explained(t, dir, "--markdown"); !strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) || !strings.Contains(out, "| 03:12:00 | deleted") {
-		t.Errorf("the Markdown is\n%s", out)
-	}
+	out := explained(t, dir, "--markdown")
+	check.True(t, strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) && strings.Contains(out, "| 03:12:00 | deleted"), "the Markdown is\n%s", out)
 	page := filepath.Join(t.TempDir(), "story.html")
 	explained(t, dir, "--html", page)
-	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "job:&lt;b&gt;|nightly") || !strings.Contains(string(text), says) {
-		t.Errorf("the page is %s%v", text, err)
-	}
+	text := string(check.Must(os.ReadFile(page))(t))
+	check.True(t, strings.Contains(text, "job:&lt;b&gt;|nightly") && strings.Contains(text, says), "the page is %s", text)
 	d := decoded[render.StoryDocument](t, explained(t, dir, "--json"))
 	check.True(t, d.StoryCount == 1 && d.Stories[0].Cause == incident.Deleted && d.Stories[0].Key == key, "the document is %+v", d)
 	for _, args := range [][]string{{"--at", "03:20", "--for", "2m", dir}, {"lock:a", dir}} {
 		out := explained(t, args...)
 		check.True(t, strings.HasPrefix(out, "No incident from 2026-11-22 03:"), "explain %q:\n%s", args, out)
 	}
-	if out := explained(t, "lock:a", dir); !strings.Contains(out, "lock:a: 0 holds ended, redacted-") || !strings.Contains(out, " has held it for 30 m 00") {
-		t.Errorf("a lock without an incident:\n%s", out)
-	}
+	out = explained(t, "lock:a", dir)
+	check.True(t, strings.Contains(out, "lock:a: 0 holds ended, redacted-") && strings.Contains(out, " has held it for 30 m 00"), "a lock without an incident:\n%s", out)
 }
 
 func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
@@ -82,33 +77,5 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 		{[]string{dir, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "write the page"},
 	} {
 		locktop(t, append([]string{"explain"}, tt.args...)...).fails(t, tt.code, tt.want)
-	}
-}
-
-// A lock is known with the indexes, too, if it did not change in the time that is explained, or was never held.
-func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
-	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
-	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
-	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: begin}}}
-	free := func(key string) *keyspace.Lock {
-		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
-	}
-	for minute := range 100 {
-		s := keyspace.Snapshot{At: begin.Add(time.Duration(minute) * time.Minute), Complete: true}
-		if 30 <= minute && minute < 35 || 55 <= minute && minute < 65 { // the second is in two segments
-			s.Locks = append(s.Locks, free("lock:brief"))
-		}
-		s.Locks = append(s.Locks, free("lock:free"), held)
-		w.Add(s)
-	}
-	check.NoError(t, w.Close())
-	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
-	check.Require(t, len(indexes) >= 3, "there are only %d indexes", len(indexes))
-	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
-		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
-			out := explained(t, append([]string{key, dir}, at...)...)
-			check.True(t, strings.HasPrefix(out, "No incident from ") && strings.Contains(out, key+": 0 holds ended"),
-				"explain %s %q says %s", key, at, out)
-		}
 	}
 }

@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"keyspace/contention":      {"keyspace", "keyspace/holds"},
 	"keyspace/formats":         {"keyspace"},
 	"keyspace/holds":           {"keyspace", "keyspace/internal/cache"},
-	"keyspace/incident":        {"internal/humanize", "keyspace"},
+	"keyspace/incident":        {"internal/humanize", "keyspace", "keyspace/holds"},
 	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/holds", "keyspace/internal/cache", "keyspace/internal/sorted"},
 	"keyspace/internal/cache":  {},
 	"keyspace/internal/sorted": {},

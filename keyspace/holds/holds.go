@@ -11,6 +11,7 @@
 package holds
 
 import (
+	"cmp"
 	"time"
 
 	"locktop/keyspace"
@@ -88,6 +89,7 @@ type Hold struct {
 	Lock   keyspace.ID     // on any node
 	Holder keyspace.Holder // as last read: its token, label, mode, depth and deadline
 	Shared bool            // other holds of the lock may last at the same time
+	Found  bool            // nobody saw it begin: it was there when its lock was read
 	From   Moment          // the time in a token is that of the attempt, by the clock of the client: the earliest one
 	To     Moment          // unknown while the hold lasts
 	Seen   time.Time       // of the last read that shows it
@@ -112,6 +114,14 @@ func (h *Hold) Until(now time.Time) time.Time {
 	return h.To.At
 }
 
+// LastRenewal returns when the hold was renewed last; zero = it was not, as far as is known.
+func (h *Hold) LastRenewal() time.Time {
+	if n := len(h.Renewed); n > 0 {
+		return h.Renewed[n-1]
+	}
+	return time.Time{}
+}
+
 // Held returns how long the hold lasted up to now, at least and at most. most is negative if nothing
 // limits it, because the begin or the end is not known.
 func (h *Hold) Held(now time.Time) (least, most time.Duration) {
@@ -130,6 +140,39 @@ func (h *Hold) Held(now time.Time) (least, most time.Duration) {
 		}
 	}
 	return least, -1
+}
+
+// update takes what a read says of a hold that lasts.
+func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
+	if now.Depth != h.Holder.Depth {
+		h.Depth = newest(append(h.Depth, Step{at, now.Depth}), maxSteps)
+	}
+	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
+	moved := !h.Holder.Expires.IsZero() && now.Expires.Sub(h.Holder.Expires) > keyspace.DeadlineJitter
+	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
+	switch {
+	case h.Shared: // the lock counts the renewals of all holders
+		if moved && !now.Renewed.After(h.LastRenewal()) {
+			now.Renewed = at
+		}
+		h.renew(now.Renewed)
+	case l.Renewals > h.Renewals: // they had no event
+		h.renew(l.Renewed)
+		h.Renewals = l.Renewals
+		fallthrough
+	default:
+		h.TTL = cmp.Or(l.TTLSet, h.TTL)
+	}
+}
+
+// renew takes a renewal, unless it is known already.
+func (h *Hold) renew(at time.Time) {
+	if !at.After(h.LastRenewal()) {
+		return
+	}
+	h.Renewals++
+	h.Renewed = newest(append(h.Renewed, at), maxRenewed)
+	h.TTL = keyspace.TTLAt(h.Holder.Expires, at)
 }
 
 // Source says how the number of waiting clients is known. No source shows more waiters than there

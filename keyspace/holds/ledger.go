@@ -19,8 +19,9 @@ const (
 // Ledger records the holds and the waits of locks, wherever they are stored: a failover, or a slot
 // that moves, ends nothing. The zero value is empty. It is for one goroutine at a time.
 type Ledger struct {
-	Most   int  // holds in all; 0 = 50,000
+	Most   int  // holds in all; 0 = 50,000, negative = any number
 	OfLock int  // holds of one lock; 0 = 512
+	Waits  int  // waits of one lock that have ended, and at most twice as many; 0 = OfLock
 	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
 	// Ended is called with each hold that ends, before what follows is recorded; nil = it is not
@@ -39,10 +40,9 @@ type account struct {
 	lasting int       // holds that have not ended
 	free    time.Time // end of the last hold that excludes others
 	ended   []Wait    // in the order of their ends
-	waiting []Wait    // of clients with names
-	unnamed Wait      // of clients whose names are not known; no clients: none wait
+	waiting []Wait    // that last; one without a name is that of all clients whose names are not known
 	whole   time.Time // earlier holds and waits may be discarded
-	most    int       // Ledger.OfLock
+	most    int       // Ledger.Waits
 
 	contended  time.Time // since when clients wait without a break of maxBreak; zero = none does
 	waiterSeen time.Time // when one was read last
@@ -125,8 +125,7 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 	if holder.ID == "" || a.find(holder.ID) >= 0 {
 		return
 	}
-	g.serial++
-	h := &Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Seen: at, serial: g.serial}
+	h := &Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Found: kind != keyspace.Acquired, Seen: at}
 	var free time.Time
 	if !h.Shared {
 		free = a.free
@@ -135,9 +134,16 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 	if h.update(l, holder, at); kind == keyspace.Acquired {
 		h.TTL = keyspace.TTLAt(cmp.Or(holder.Expires, l.Expires), at)
 	}
+	a.insert(g, h)
+}
+
+// insert adds a hold that lasts.
+func (a *account) insert(g *Ledger, h *Hold) {
+	g.serial++
+	h.serial = g.serial
 	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
 	a.holds, a.lasting = slices.Insert(a.holds, i, h), a.lasting+1
-	g.count(id)
+	g.count(a, h.Lock)
 }
 
 // began returns when a hold began that was read at a time, and that others excluded until free.
@@ -188,19 +194,6 @@ func (a *account) change(i int) *Hold {
 	return &h
 }
 
-// update takes what a read says of a hold that lasts.
-func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
-	if now.Depth != h.Holder.Depth {
-		h.Depth = newest(append(h.Depth, Step{at, now.Depth}), maxSteps)
-	}
-	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
-	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
-	if !h.Shared && l.Renewals > h.Renewals { // renewals that had no event; those of a shared lock may be of others
-		h.Renewals = l.Renewals
-		h.Renewed = newest(append(h.Renewed, l.Renewed), maxRenewed)
-	}
-}
-
 // changed takes a change of holds that last.
 func (a *account) changed(e *keyspace.Event) {
 	for i, h := range a.open {
@@ -214,16 +207,6 @@ func (a *account) changed(e *keyspace.Event) {
 			h.renew(e.At)
 		}
 	}
-}
-
-// renew takes a renewal.
-func (h *Hold) renew(at time.Time) {
-	if k := len(h.Renewed); k > 0 && !at.After(h.Renewed[k-1]) {
-		return // a state had it already
-	}
-	h.Renewals++
-	h.Renewed = newest(append(h.Renewed, at), maxRenewed)
-	h.TTL = keyspace.TTLAt(h.Holder.Expires, at)
 }
 
 // end takes the end of a hold. One that was not known begins as its event says.
@@ -271,9 +254,12 @@ func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
 }
 
 // count counts a hold that was added to a lock, or the lock itself. If there are too many, it discards the oldest.
-func (g *Ledger) count(id keyspace.ID) {
-	if a := g.locks[id]; len(a.holds) > cmp.Or(g.OfLock, maxHolds) {
+func (g *Ledger) count(a *account, id keyspace.ID) {
+	if len(a.holds) > cmp.Or(g.OfLock, maxHolds) {
 		a.discard()
+	}
+	if g.Most < 0 {
+		return
 	}
 	if g.added = append(g.added, id); len(g.added) <= cmp.Or(g.Most, maxAllHolds) {
 		return
@@ -284,14 +270,14 @@ func (g *Ledger) count(id keyspace.ID) {
 	case a == nil:
 	case a.discard():
 		g.whole = keyspace.Later(g.whole, a.whole)
-	case len(a.waiting)+a.unnamed.Clients == 0: // it has only holds that last, and old waits
+	case len(a.waiting) == 0: // it has only holds that last, and old waits
 		last, _ := a.past().Last()
 		g.whole = keyspace.Later(g.whole, last)
 		delete(g.locks, oldest) // the next event, or a state with waiters, opens it again
 	}
 }
 
-// discard discards the oldest hold that has ended, and the waits until then. It is false if there is
+// discard discards the oldest hold that has ended, and the waits before it and the others. It is false if there is
 // no such hold.
 func (a *account) discard() bool {
 	i := slices.IndexFunc(a.holds, func(h *Hold) bool { return !h.Lasts() })
@@ -300,7 +286,11 @@ func (a *account) discard() bool {
 	}
 	a.whole = keyspace.Later(a.whole, a.holds[i].To.At)
 	a.holds = slices.Delete(a.holds, i, i+1)
-	a.ended = slices.DeleteFunc(a.ended, func(w Wait) bool { return !w.To.At.After(a.whole) })
+	needed := a.whole
+	if len(a.holds) > 0 {
+		needed = keyspace.Earliest(needed, a.holds[0].From.At)
+	}
+	a.ended = slices.DeleteFunc(a.ended, func(w Wait) bool { return !w.To.At.After(needed) })
 	return true
 }
 
@@ -315,10 +305,7 @@ func newest[T any](all []T, n int) []T {
 // Begin records that a client holds a lock from a moment on, as it reports itself. Some unsound kinds
 // of lock let several clients hold it at the same time.
 func (g *Ledger) Begin(id keyspace.ID, holder keyspace.Holder, shared bool, at time.Time) {
-	a := g.account(id)
-	g.serial++
-	a.holds, a.lasting = append(a.holds, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at, serial: g.serial}), a.lasting+1
-	g.count(id)
+	g.account(id).insert(g, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at})
 }
 
 // End records that a hold has ended at a moment, as its client reports itself.
@@ -360,9 +347,9 @@ func (g *Ledger) account(id keyspace.ID) *account {
 	}
 	a := g.locks[id]
 	if a == nil {
-		a = &account{whole: g.whole, most: g.OfLock}
+		a = &account{whole: g.whole, most: cmp.Or(g.Waits, g.OfLock, maxHolds)}
 		g.locks[id] = a
-		g.count(id)
+		g.count(a, id)
 	}
 	return a
 }
@@ -389,10 +376,13 @@ func (g *Ledger) add(other *Ledger) {
 		g.account(id)
 		g.locks[id] = a
 		for range a.holds {
-			g.count(id)
+			g.count(a, id)
 		}
 	}
 }
+
+// Drop forgets a lock.
+func (g *Ledger) Drop(id keyspace.ID) { delete(g.locks, id.OnAnyNode()) }
 
 // Has reports whether a lock has a past: something has happened to it.
 func (g *Ledger) Has(id keyspace.ID) bool { return g.locks[id.OnAnyNode()] != nil }
@@ -430,14 +420,13 @@ func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
 	return a.past()
 }
 
-func (a *account) past() Past { return Past{a.holds, a.ended, a.waiting, a.unnamed, a.whole} }
+func (a *account) past() Past { return Past{a.holds, a.ended, a.waiting, a.whole} }
 
 // Past is the past of one lock, until the next change of the ledger.
 type Past struct {
 	Holds   []*Hold // in the order of their begins
 	ended   []Wait
 	waiting []Wait
-	unnamed Wait
 	Whole   time.Time // earlier holds and waits may be missing
 }
 
@@ -449,9 +438,6 @@ func (p Past) Waits(yield func(Wait) bool) {
 				return
 			}
 		}
-	}
-	if p.unnamed.Clients > 0 {
-		yield(p.unnamed)
 	}
 }
 
@@ -466,13 +452,13 @@ func (p Past) Last() (last time.Time, lasts bool) {
 	return last, lasts
 }
 
-// After returns the hold that followed another one: the first that began when it had ended.
+// After returns the hold that followed another one: the first that was read when it had ended.
 func (p Past) After(h *Hold) (*Hold, bool) {
 	if h.Lasts() {
 		return nil, false
 	}
 	for _, next := range p.Holds {
-		if next.serial != h.serial && !next.From.At.Before(h.To.At) {
+		if began, _ := next.From.Latest(); next.serial != h.serial && !began.Before(h.To.At) {
 			return next, true
 		}
 	}

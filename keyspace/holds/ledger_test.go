@@ -199,6 +199,20 @@ func TestTheHardPoints(t *testing.T) {
 			b.state(1, nil)
 			b.event(2, keyspace.Discovered, read(by("a")), by("a"))
 		}, "a ≤2 to ?\n"},
+		"the lock counts the renewals of all holders of a permit": {func(b *book) {
+			l := &keyspace.Lock{Key: "k", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{expiring("a", 1, 4), expiring("b", 1, 8)}}
+			l.Renewals, l.Renewed = 5, at(1)
+			b.event(1, keyspace.Acquired, l, l.Holders[0])
+			b.event(1, keyspace.Acquired, l, l.Holders[1])
+			l.Holders[1].Expires = at(10)
+			b.state(3, l)
+		}, "a 1 to ?\nb 1 to ?, renewed 1\n"},
+		"a waiter that counts as dead waits no longer": {func(b *book) {
+			l := waits(read(since("a", 1)), "w")
+			l.Waiters[0].Expires = at(3)
+			b.state(2, l)
+			b.state(4, l)
+		}, "a 1~2 to ?\nwait w×1 stored, ≤2 to 4\n"},
 		"the server lost the lock": {func(b *book) {
 			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
 			b.event(3, keyspace.Lost, read(since("a", 1)), since("a", 1))
@@ -288,14 +302,15 @@ func TestTheNextHoldIsAsked(t *testing.T) {
 func TestAHandOffHasANextHold(t *testing.T) {
 	var b book
 	b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
-	b.event(2, keyspace.HandedOver, read(since("b", 2)), since("a", 1))
-	b.event(2, keyspace.Acquired, read(since("b", 2)), since("b", 2))
+	reader := keyspace.Holder{ID: "b", Mode: keyspace.Read, Since: at(1.5)} // it has tried before
+	b.event(2, keyspace.HandedOver, read(reader), since("a", 1))
+	b.event(2, keyspace.Acquired, read(reader), reader)
 	p := b.Of(read().ID(), nil, at(3))
 	next, ok := p.After(p.Holds[0])
 	check.True(t, ok && next.Holder.ID == "b", "after a: %v", next)
 	b.Wait(keyspace.ID{Key: "k"}, "c", at(2))
 	b.Halt(at(4)) // nobody saw what came later
-	check.Equal(t, told(b.Of(read().ID(), nil, at(9))), "a 1 to 2 handed-over (successor)\nb 2 to ≥4 gone (no proof)\nwait c×1 stored, 2 to ≥4\n")
+	check.Equal(t, told(b.Of(read().ID(), nil, at(9))), "a 1 to 2 handed-over (successor)\nb 1.5~2 to ≥4 gone (no proof)\nwait c×1 stored, 2 to ≥4\n")
 }
 
 // The kind of an event says what proves the end.
@@ -328,6 +343,48 @@ func TestWhatWasProvenStays(t *testing.T) {
 	b.event(1, keyspace.Acquired, read(h), h)
 	b.state(2, read(since("a", 1)))
 	check.Equal(t, b.Of(read().ID(), nil, at(3)).Holds[0].Holder.Addr, h.Addr)
+}
+
+// The waits of a span count as far as they are in it, as long as a hold of that time is kept. A client that takes
+// the place of another one does not wait at the same time, and one that only asks does not count.
+func TestTheWaitingOfASpanIsSummed(t *testing.T) {
+	b, id := book{holds.Ledger{OfLock: 2}}, read().ID().OnAnyNode()
+	b.Begin(id, by("z"), true, at(0))
+	for i, client := range []string{"a", "b", "c"} {
+		s := [][2]float64{{1, 4}, {2, 6}, {4, 7}}[i]
+		b.Wait(id, client, at(s[0]))
+		b.Leave(id, client, at(s[1]))
+		b.Begin(id, by(client), true, at(8))
+		b.End(id, client, at(8.5), keyspace.Released)
+	}
+	asked := read(by("z"))
+	for _, asked.AskedAt = range []time.Time{at(8), at(9)} {
+		b.state(9, asked)
+	}
+	p := b.Of(id, nil, at(9))
+	check.Equal(t, p.Waiting(at(0), at(9)), holds.Waiting{Total: 10 * time.Second, Any: 6 * time.Second, Most: 2, Last: at(7)})
+	check.Equal(t, p.Waiting(at(3), at(5)), holds.Waiting{Total: 4 * time.Second, Any: 2 * time.Second, Most: 2, Last: at(5)})
+}
+
+// A ledger that takes the parts of another one knows what ended, and who waits.
+func TestALedgerTakesThePartsOfAnother(t *testing.T) {
+	var whole, other book
+	whole.event(0, keyspace.Acquired, waits(read(since("a", 0)), "w"), since("a", 0))
+	whole.state(3, waits(read(since("a", 0)), "w", "x"))
+	whole.state(4, waits(read(since("a", 0)), "w"))
+	whole.event(5, keyspace.Renewed, read(since("a", 0)), since("a", 0))
+	whole.event(7, keyspace.Released, read(), since("a", 0))
+	whole.event(8, keyspace.Acquired, waits(read(since("b", 8)), "v"), since("b", 8))
+	other.event(2, keyspace.Discovered, read(by("a")), by("a"))
+	other.event(2, keyspace.WaiterJoined, waits(read(since("a", 0)), "w"), keyspace.Holder{})
+	id := keyspace.ID{Key: "k"}
+	other.Take(whole.Cut(id))
+	check.Equal(t, told(other.Of(id, nil, at(30))), "a ≤2 to 7 released (report), renewed 1\nwait w×1 stored, ≤0 to 5\nwait x×1 stored, ≤3 to 4\nwait v×1 stored, ≤8 to ?\n")
+	whole.event(12, keyspace.Released, read(), since("b", 8))
+	other.Take(whole.Cut(id))
+	check.Equal(t, told(other.Of(id, nil, at(30))), "a ≤2 to 7 released (report), renewed 1\nb 8 to 12 released (report)\n"+
+		"wait w×1 stored, ≤0 to 5\nwait x×1 stored, ≤3 to 4\nwait v×1 stored, ≤8 to 12\n")
+	check.True(t, !whole.Has(id), "the lock has a past after the last part")
 }
 
 // Of too many holds the oldest are dropped, and the past says from when on it is whole.

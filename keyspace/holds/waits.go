@@ -38,10 +38,15 @@ func (a *account) waits(client string) int {
 // leaves takes that a client waits no longer.
 func (a *account) leaves(client string, at time.Time) {
 	if i := a.waits(client); i >= 0 {
-		w := a.waiting[i]
-		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.waited(w, Moment{At: at, Grade: Exact})
+		a.left(i, at)
 	}
+}
+
+// left ends a wait.
+func (a *account) left(i int, at time.Time) {
+	w := a.waiting[i]
+	a.waiting = slices.Delete(a.waiting, i, i+1)
+	a.waited(w, Moment{At: at, Grade: Exact})
 }
 
 // waited adds a wait that has ended.
@@ -50,14 +55,14 @@ func (a *account) waited(w Wait, to Moment) {
 		return
 	}
 	a.ended = append(a.ended, w)
-	if most := cmp.Or(a.most, maxHolds); len(a.ended)/2 > most {
-		a.ended = newest(a.ended, most)
+	if len(a.ended)/2 > a.most {
+		a.ended = newest(a.ended, a.most)
 		a.whole = keyspace.Later(a.whole, a.ended[0].To.At)
 	}
 }
 
-// observe takes the waiters of a lock as they are at a time. A client that only asks has waited up
-// to its last request.
+// observe takes the waiters of a lock as they are at a time. One that counts as dead does not wait. A
+// client that only asks has waited up to its last request.
 func (a *account) observe(l *keyspace.Lock, at time.Time) {
 	if at.Sub(a.waiterSeen) > keyspace.MaxBreak {
 		a.contended = time.Time{}
@@ -65,19 +70,21 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 	if l.WaiterCount() > 0 {
 		a.contended, a.waiterSeen = cmp.Or(a.contended, at), at
 	}
-	joined := make(map[string]bool, len(l.Waiters))
+	var joined map[string]bool
 	for _, w := range l.Waiters {
-		joined[w.ID] = true
+		if joined == nil {
+			joined = make(map[string]bool, len(l.Waiters))
+		}
+		joined[w.ID] = w.DeadFor(at) == 0
 	}
 	for i := len(a.waiting) - 1; i >= 0; i-- {
-		w := a.waiting[i]
-		if joined[w.Waiter] {
-			a.waiting[i].Proven = at
+		switch w := &a.waiting[i]; {
+		case joined[w.Waiter]:
+			w.Proven = at
 			delete(joined, w.Waiter)
-			continue
+		case w.Waiter != "":
+			a.left(i, at)
 		}
-		a.waiting = slices.Delete(a.waiting, i, i+1)
-		a.waited(w, Moment{At: at, Grade: Exact})
 	}
 	for _, w := range l.Waiters {
 		if joined[w.ID] {
@@ -89,16 +96,51 @@ func (a *account) observe(l *keyspace.Lock, at time.Time) {
 	if l.LeastWaiters(at) > l.WaiterCount() {
 		now = Wait{Clients: 1, Source: Asked, From: Moment{At: l.AskedAt, Grade: NotAfter}, Seen: l.AskedAt, Proven: l.AskedAt}
 	}
-	was := &a.unnamed
-	if was.Clients > 0 && was.Source == Stored {
-		was.Proven = at
+	if i := a.waits(""); i >= 0 {
+		was := &a.waiting[i]
+		if was.Source == Stored {
+			was.Proven = at
+		}
+		if was.Clients == now.Clients && was.Source == now.Source && now.Proven.Sub(was.Proven) <= keyspace.AskedWithin {
+			was.Proven = now.Proven
+			return
+		}
+		a.left(i, was.Proven)
 	}
-	if was.Clients == now.Clients && was.Source == now.Source && now.Proven.Sub(was.Proven) <= keyspace.AskedWithin {
-		was.Proven = now.Proven
-		return
+	if now.Clients > 0 {
+		a.waiting = append(a.waiting, now)
 	}
-	if was.Clients > 0 {
-		a.waited(*was, Moment{At: was.Proven, Grade: Exact})
+}
+
+// Waiting is how clients waited in a span.
+type Waiting struct {
+	Total time.Duration // of all clients
+	Any   time.Duration // in which at least one waited
+	Most  int           // clients at the same time
+	Last  time.Time     // until when one waited; zero = none did
+}
+
+// Waiting returns how the clients waited that the library stores, or of which it stores the number.
+func (p Past) Waiting(from, to time.Time) (all Waiting) {
+	type change struct {
+		at      time.Time
+		clients int
 	}
-	*was = now
+	var changes []change
+	for w := range p.Waits {
+		if part, ok := w.In(from, to); ok && w.Source == Stored {
+			changes = append(changes, change{part.From.At, w.Clients}, change{part.To.At, -w.Clients})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.clients-b.clients) })
+	clients := 0
+	for i, c := range changes {
+		if clients > 0 {
+			d := c.at.Sub(changes[i-1].at)
+			all.Total, all.Any, all.Last = all.Total+time.Duration(clients)*d, all.Any+d, c.at
+		}
+		clients += c.clients
+		all.Most = max(all.Most, clients)
+	}
+	return all
 }

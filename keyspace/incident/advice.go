@@ -5,22 +5,23 @@ import (
 	"time"
 
 	"locktop/internal/humanize"
+	"locktop/keyspace/holds"
 )
 
 // unknown returns what the frames do not show.
 func (w *writer) unknown(f *fault) []string {
 	var all []string
-	h := &f.hold
-	who := name(h.Name())
+	h := f.hold
+	who := name(h.Holder.Name())
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		all = append(all, fmt.Sprintf("why the connection of %s ended (see its log at %s and in the seconds before)", who, clock(f.from)))
+		all = append(all, fmt.Sprintf("why the connection of %s ended (see its log at %s and in the seconds before)", who, clock(f.From)))
 	case HolderFrozen:
-		all = append(all, fmt.Sprintf("why %s froze (see its log from %s on: a pause, a debugger, a call without a time-out)", who, clock(f.from)))
+		all = append(all, fmt.Sprintf("why %s froze (see its log from %s on: a pause, a debugger, a call without a time-out)", who, clock(f.From)))
 	case RenewalsStopped:
-		all = append(all, fmt.Sprintf("whether %s ended or froze (see its log from %s on)%s", who, clock(f.from), h.nameless()))
+		all = append(all, fmt.Sprintf("whether %s ended or froze (see its log from %s on)%s", who, clock(f.From), nameless(h)))
 	case Expired:
-		all = append(all, fmt.Sprintf("whether %s still worked at %s, hung or had ended%s", who, clock(f.to), h.nameless()))
+		all = append(all, fmt.Sprintf("whether %s still worked at %s, hung or had ended%s", who, clock(f.To), nameless(h)))
 	case TTLTooShort:
 		all = append(all, "how long the work takes: each hold ended first")
 	case Deleted:
@@ -28,41 +29,41 @@ func (w *writer) unknown(f *fault) []string {
 	case Stolen, Failover, Restart, Lost, Evicted, Flushed:
 		all = append(all, fmt.Sprintf("whether %s noticed that it had lost the lock", who))
 	case Overdue:
-		all = append(all, fmt.Sprintf("what %s did for so long (see its log from %s on)", who, clock(f.from)))
+		all = append(all, fmt.Sprintf("what %s did for so long (see its log from %s on)", who, clock(f.From)))
 	case SlowHandOff:
 		all = append(all, "whether the waiters poll seldom, or a message that wakes them was lost")
 	}
-	if f.cycle == nil && h.began.IsZero() {
-		all = append(all, "when "+who+" acquired the lock: before "+clock(h.seen))
+	if f.cycle == nil && !begun(h) {
+		all = append(all, "when "+who+" acquired the lock: before "+clock(h.From.At))
 	}
-	if w.t.waits.most == 0 {
+	if w.t.waited.Most == 0 {
 		all = append(all, "whether clients waited: this format shows no waiters, or there were none")
 	}
 	for _, gap := range w.b.gaps {
-		if gap.from.Before(w.s.To) && gap.to.After(w.s.From) {
-			all = append(all, fmt.Sprintf("what happened from %s to %s: nothing was recorded", clock(gap.from), clock(gap.to)))
+		if gap.From.Before(w.s.To) && gap.To.After(w.s.From) {
+			all = append(all, fmt.Sprintf("what happened from %s to %s: nothing was recorded", clock(gap.From), clock(gap.To)))
 		}
 	}
 	return all
 }
 
 // nameless says why the end of the connection of a holder cannot be seen; "" if it can.
-func (h *hold) nameless() string {
+func nameless(h *holds.Hold) string {
 	switch {
-	case h.Addr != "":
+	case h.Holder.Addr != "":
 		return ""
-	case h.Label == "":
+	case h.Holder.Label == "":
 		return ": the value of the lock names no client. If the value is the client's name and a token, and CLIENT SETNAME gives its connection that name, a recording shows when the connection ends"
 	}
-	return fmt.Sprintf(": no connection had the name %s. With CLIENT SETNAME %s the recording shows when it ends", name(h.Label), name(h.Label))
+	return fmt.Sprintf(": no connection had the name %s. With CLIENT SETNAME %s the recording shows when it ends", name(h.Holder.Label), name(h.Holder.Label))
 }
 
 // next returns the next step of an operator.
 func (w *writer) next(f *fault) string {
-	h := &f.hold
-	who := name(h.Name())
+	h := f.hold
+	who := name(h.Holder.Name())
 	ongoing := ""
-	if w.s.Ongoing && h.ended.IsZero() {
+	if w.s.Ongoing && h.Lasts() {
 		ongoing = fmt.Sprintf(" If %s has really ended, give the lock a deadline.", who)
 	}
 	switch f.cause {
@@ -94,7 +95,7 @@ func (w *writer) next(f *fault) string {
 			locks = []string{"their locks"}
 		}
 		now := ""
-		if f.to.Equal(w.b.last) {
+		if f.To.Equal(w.b.last) {
 			now = " To end it now, end one of its owners."
 		}
 		return fmt.Sprintf("Let all clients acquire %s in the same order, such as that of their names.%s", listed(locks), now)

@@ -6,28 +6,32 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // fault is one reason why clients waited too long, or may have worked at the same time.
 type fault struct {
-	cause Cause
+	cause Cause // "" = there is none
 	span
-	hold    hold
+	hold    *holds.Hold
+	next    *holds.Hold   // that followed; nil = none, or it is not known
 	blocked time.Duration // of the clients that waited in the span
 	clients int           // largest number of them
 	atMost  bool          // the span began at most so early
 	cycle   *cycle        // of a deadlock
 }
 
-// judge records the fault of a hold that ended, if it has one.
-func (t *track) judge(h hold) {
-	if f, ok := t.faultOf(h, h.ended); ok {
-		t.addFault(f)
-	}
+// price sets what the clients lost that waited in the span.
+func (f *fault) price(p holds.Past) {
+	w := p.Waiting(f.From, f.To)
+	f.blocked, f.clients = w.Total, w.Most
 }
 
 // addFault keeps a fault, unless there are too many: then the cheapest is dropped.
 func (t *track) addFault(f fault) {
+	if f.cause == "" {
+		return
+	}
 	if t.faults = append(t.faults, f); len(t.faults) > keptHolds {
 		cheapest := 0
 		for i := range t.faults {
@@ -40,66 +44,69 @@ func (t *track) addFault(f fault) {
 }
 
 // faultOf returns the fault of a hold that lasted until a time.
-func (t *track) faultOf(h hold, until time.Time) (f fault, ok bool) {
-	f = fault{hold: h, span: span{until, until}}
-	f.cause, f.from, f.atMost = t.causeOf(&h, until)
-	if f.cause == "" {
-		return f, false
+func (t *track) faultOf(p holds.Past, h *holds.Hold, until time.Time) fault {
+	f := fault{hold: h, span: span{until, until}}
+	if t.nameCause(&f); f.cause != "" {
+		f.price(p)
 	}
-	f.from = cmp.Or(f.from, until)
-	f.blocked, f.clients, _ = t.waits.over(f.from, until)
-	return f, true
+	return f
+}
+
+// settled names the cause of a pending fault with what is known of usual holds. It has the cost of the whole hold.
+func (t *track) settled(f fault) fault {
+	began := f.From
+	t.nameCause(&f)
+	if f.From.Equal(f.To) {
+		f.blocked, f.clients = 0, 0
+	}
+	f.atMost = f.atMost || f.From.After(began)
+	return f
+}
+
+// nameCause sets the cause of a fault, and since when nobody worked under the hold.
+func (t *track) nameCause(f *fault) {
+	f.cause, f.From, f.atMost = t.causeOf(f.hold, f.To)
+	f.From = keyspace.Earliest(cmp.Or(f.From, f.To), f.To)
+	f.atMost = f.atMost || f.hold.To.Grade == holds.Between
 }
 
 // causeOf returns why a hold was too long, or ended in a way that it should not, and from when
 // on nobody worked under it. atMost says that it may have been later.
-func (t *track) causeOf(h *hold, until time.Time) (c Cause, from time.Time, atMost bool) {
-	if dead := h.deadFrom(); !dead.IsZero() && (h.end == keyspace.Expired || until.Sub(dead) >= goneTooLong) {
-		if h.expires.IsZero() {
+func (t *track) causeOf(h *holds.Hold, until time.Time) (c Cause, from time.Time, atMost bool) {
+	if dead := deadFrom(h); !dead.IsZero() && (h.End.Kind == keyspace.Expired || until.Sub(dead) >= goneTooLong) {
+		if h.Holder.Expires.IsZero() {
 			return NeverExpires, dead, false
 		}
 		return HolderGone, dead, false
 	}
-	switch h.end {
+	switch h.End.Kind {
 	case keyspace.Expired:
 		return t.causeOfExpiry(h)
 	case keyspace.Lost, keyspace.Evicted, keyspace.Flushed, keyspace.Deleted, keyspace.Stolen:
-		return Cause(h.end), time.Time{}, false
+		return Cause(h.End.Kind), time.Time{}, false
 	case keyspace.Vanished:
 		return "", time.Time{}, false
 	}
-	if t.slow(until.Sub(h.from())) {
-		return Overdue, h.from().Add(t.usual().P99), false
+	if t.slow(until.Sub(began(h))) {
+		return Overdue, began(h).Add(t.usual().P99), t.vague(h)
 	}
 	return "", time.Time{}, false
 }
 
-// deadFrom returns since when the client of the hold is disconnected; zero: it is not, or it
-// renewed the lock later.
-func (h *hold) deadFrom() time.Time {
-	if h.renewed.After(h.DisconnectedAt) {
-		return time.Time{}
-	}
-	return h.DisconnectedAt
-}
-
-// connected reports whether the connection of the client was seen, and did not end.
-func (h *hold) connected() bool { return h.Addr != "" && h.DisconnectedAt.IsZero() }
-
 // causeOfExpiry is causeOf for a hold that ended at its deadline.
-func (t *track) causeOfExpiry(h *hold) (c Cause, from time.Time, atMost bool) {
+func (t *track) causeOfExpiry(h *holds.Hold) (c Cause, from time.Time, atMost bool) {
 	usual := t.usual()
 	switch {
-	case h.renewals > 0 && h.connected():
-		return HolderFrozen, h.renewed, true
-	case h.renewals > 0:
-		return RenewalsStopped, h.renewed, true
-	case !usual.known() || h.ttl <= 2*usual.P99:
+	case h.Renewals > 0 && connected(h):
+		return HolderFrozen, h.LastRenewal(), true
+	case h.Renewals > 0:
+		return RenewalsStopped, h.LastRenewal(), true
+	case !usual.known() || h.TTL <= 2*usual.P99:
 		return Expired, time.Time{}, false
-	case h.connected():
-		return HolderFrozen, h.from().Add(usual.P99), true
+	case connected(h):
+		return HolderFrozen, began(h).Add(usual.P99), true
 	default:
-		return Expired, h.from().Add(usual.P99), true
+		return Expired, began(h).Add(usual.P99), true
 	}
 }
 
@@ -120,44 +127,45 @@ func (t *track) slow(held time.Duration) bool {
 
 // found returns the faults of a lock with what is known at the end, in the order of their
 // times.
-func (b *Builder) found(t *track) []fault {
+func (b *Builder) found(t *track, p holds.Past) []fault {
+	t.follow(p)
 	all := slices.Clone(t.faults)
-	for _, h := range t.pending {
-		if f, ok := t.faultOf(h, h.ended); ok {
-			all = append(all, f)
+	for i := range t.pending {
+		all = append(all, t.settled(t.pending[i]))
+	}
+	for _, h := range p.Holds {
+		if h.Lasts() {
+			all = append(all, t.faultOf(p, h, b.last))
 		}
 	}
-	for _, h := range t.open {
-		if f, ok := t.faultOf(h, b.last); ok {
-			all = append(all, f)
-		}
-	}
-	if f := t.free(b.last); f != nil {
-		all = append(all, *f)
+	if t.free {
+		all = append(all, t.freeUntil(p, b.last))
 	}
 	all = slices.DeleteFunc(all, func(f fault) bool {
 		switch f.cause {
+		case "":
+			return true
 		case Overdue: // the holds that came later may be as long
-			return !t.slow(f.hold.until(b.last).Sub(f.hold.from()))
+			return !t.slow(f.hold.Until(b.last).Sub(began(f.hold)))
 		case SlowHandOff: // waiting is what a lock is for, if it does not take longer than a hold
-			return t.usual().known() && f.to.Sub(f.from) < t.usual().P50
+			return t.usual().known() && f.To.Sub(f.From) < t.usual().P50
 		}
 		return false
 	})
 	for _, c := range b.cycles {
 		if i := slices.IndexFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }); i >= 0 {
-			cost := c.cost[i]
+			cost := c.Cost[i]
 			if b.keep == nil { // the other locks are known, too
 				cost = c.blocked()
 			}
-			all = append(all, fault{cause: Cause(c.Problem().ID), span: c.span, cycle: c, blocked: cost.Blocked, clients: cost.Clients})
+			all = append(all, fault{cause: Cause(c.Problem().ID), span: span{c.From, c.To}, hold: new(holds.Hold), cycle: c, blocked: cost.Total, clients: cost.Most})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
+	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
 	t.nameExpiries(all)
 	for i := range all {
 		if all[i].cause == Lost {
-			all[i].cause = b.lossAt(all[i].to)
+			all[i].cause = b.lossAt(all[i].To)
 		}
 	}
 	return all
@@ -172,11 +180,11 @@ func (t *track) nameExpiries(all []fault) {
 		if f.cause == SlowHandOff {
 			continue
 		}
-		if f.cause != Expired || f.hold.nextAt.IsZero() || f.hold.nextAt.Sub(f.to) > together {
+		if f.cause != Expired || f.next == nil || began(f.next).Sub(f.To) > together {
 			run = 0
 			continue
 		}
-		if run++; f.hold.connected() || t.usual().Holds < run && run >= repeatedly {
+		if run++; connected(f.hold) || t.usual().Holds < run && run >= repeatedly {
 			f.cause = TTLTooShort
 		}
 	}
@@ -211,7 +219,7 @@ func groups(all []fault) []group {
 		if n := len(joined); n > 0 && joined[n-1].takes(&f) {
 			g := &joined[n-1]
 			g.faults = append(g.faults, f)
-			g.to = keyspace.Later(g.to, f.to)
+			g.To = keyspace.Later(g.To, f.To)
 			continue
 		}
 		joined = append(joined, group{[]fault{f}, f.span})
@@ -224,7 +232,7 @@ const again = 10 * time.Minute
 
 // takes reports whether a fault belongs to the incident.
 func (g *group) takes(f *fault) bool {
-	distance := f.from.Sub(g.to)
+	distance := f.From.Sub(g.To)
 	if distance <= together {
 		return true
 	}
@@ -267,14 +275,14 @@ func (g *group) cost() (blocked time.Duration, clients int, atMost bool) {
 	last := time.Duration(0)
 	for i := range g.faults {
 		f := &g.faults[i]
-		if f.from.Before(until) {
+		if f.From.Before(until) {
 			blocked -= min(last, f.blocked)
 			last = max(last, f.blocked)
 		} else {
 			last = f.blocked
 		}
 		blocked += f.blocked
-		until = keyspace.Later(until, f.to)
+		until = keyspace.Later(until, f.To)
 		clients = max(clients, f.clients)
 		atMost = atMost || f.atMost && f.blocked > 0
 	}

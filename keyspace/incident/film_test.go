@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -56,13 +57,7 @@ func (f *film) pass(d time.Duration) *film {
 	}
 }
 
-func (f *film) keys() (keys []string) {
-	for key := range f.locks {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func (f *film) keys() []string { return slices.Sorted(maps.Keys(f.locks)) }
 
 // shoot adds a frame.
 func (f *film) shoot() {

@@ -6,6 +6,7 @@
 package incident
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // Cause is why clients waited longer than they had to, or why two of them may have worked at
@@ -82,6 +84,7 @@ const (
 	minUsual      = 5                // finished holds from which a usual hold is known
 	keptDurations = 256              // of the latest holds of a lock
 	keptHolds     = 200              // with a fault, for each lock
+	keptWaits     = 512              // of the latest waits of a lock
 	keptNotices   = 1000             // of the servers, and deadlocks
 	goneTooLong   = 5 * time.Second  // a client may be reconnecting
 	freeTooLong   = 2 * time.Second  // with waiters; a hand-over takes milliseconds
@@ -91,41 +94,44 @@ const (
 	repeatedly    = 3                // holds in a row that ended by expiry
 	together      = 2 * time.Second  // faults that are so near are one incident
 	nearby        = 30 * time.Second // from a notice of a server to its effect
-	clocksApart   = 5 * time.Second  // a begin that differs more from the read is of a wrong clock
 	gapLength     = 10 * time.Second // between two frames; nothing was recorded
 )
 
-// Builder rebuilds the holds of locks from frames. Its memory is bounded for each lock. It is
-// not safe for concurrent use.
+// Builder judges the holds of locks, which a ledger takes from frames. Its memory is bounded for each
+// lock. It is not safe for concurrent use.
 type Builder struct {
 	keep      func(keyspace.ID) bool
+	past      holds.Ledger // each hold is judged as it ends
 	locks     map[keyspace.ID]*track
 	contended map[keyspace.ID]*keyspace.Lock
 	cycles    []*cycle
 	judged    time.Time // of the last search for deadlocks
 	notices   []keyspace.Notice
 	gaps      []span
-	first     time.Time
 	last      time.Time // of the last frame
 	skew      time.Duration
 	policy    string // maxmemory-policy
-	log       *indexLog
 }
 
 // span is a time.
-type span struct{ from, to time.Time }
+type span struct{ From, To time.Time }
 
 // NewBuilder returns a Builder for the locks that keep selects, by their ID on any node; nil
 // means all locks.
 func NewBuilder(keep func(keyspace.ID) bool) *Builder {
-	return &Builder{keep: keep, locks: make(map[keyspace.ID]*track), contended: make(map[keyspace.ID]*keyspace.Lock)}
+	b := &Builder{keep: keep, locks: make(map[keyspace.ID]*track), contended: make(map[keyspace.ID]*keyspace.Lock)}
+	b.past = holds.Ledger{Most: -1, OfLock: 2, Waits: keptWaits, All: true, Ended: b.judge}
+	return b
 }
 
 // Add adds the next frame: the locks that have changed since the one before, as they are at
 // its time, its events and its notices. A lock that is listed although it has not changed
 // does no harm.
 func (b *Builder) Add(d keyspace.Delta) {
-	b.frame(d.At, d.Server.Policy)
+	if !b.last.IsZero() && d.At.Sub(b.last) > gapLength {
+		b.gaps = append(b.gaps, span{b.last, d.At})
+	}
+	b.last, b.policy = d.At, cmp.Or(d.Server.Policy, b.policy)
 	for _, n := range d.Nodes {
 		b.skew = n.Skew
 	}
@@ -134,14 +140,15 @@ func (b *Builder) Add(d keyspace.Delta) {
 		b.notice(n)
 	}
 	for i := range d.Events {
-		e := &d.Events[i]
-		if t := b.track(e.Lock.ID().OnAnyNode(), e.Lock.Format); t != nil {
-			t.event(e)
+		if e := &d.Events[i]; b.track(e.Lock.ID(), e.Lock.Format) != nil {
+			b.past.Event(e)
 		}
 	}
+	kept := d
+	kept.Locks = nil
 	for _, l := range d.Locks {
-		if t := b.track(l.ID().OnAnyNode(), l.Format); t != nil {
-			t.observe(l, d.At)
+		if b.track(l.ID(), l.Format) != nil {
+			kept.Locks = append(kept.Locks, l)
 		}
 		if id := l.ID().OnAnyNode(); len(l.Waiters) > 0 {
 			b.contended[id] = l
@@ -151,40 +158,16 @@ func (b *Builder) Add(d keyspace.Delta) {
 	}
 	for _, id := range d.Ended() {
 		delete(b.contended, id)
-		if t := b.locks[id]; t != nil {
-			t.gone(d.At)
-		}
 	}
+	b.past.State(kept)
 	b.searchDeadlocks(d.At)
 }
 
 // State adds the full state of a moment: all locks that it does not have are gone.
 func (b *Builder) State(s keyspace.Snapshot) {
 	clear(b.contended)
-	b.Add(keyspace.Delta{Snapshot: s})
-	here := make(map[keyspace.ID]bool, len(s.Locks))
-	for _, l := range s.Locks {
-		here[l.ID().OnAnyNode()] = true
-	}
-	for id, t := range b.locks {
-		if !here[id] {
-			t.gone(s.At)
-		}
-	}
+	b.Add(keyspace.Delta{Snapshot: s, Gone: slices.Collect(b.past.Locks)})
 	b.forget()
-}
-
-// frame records the time of a frame.
-func (b *Builder) frame(at time.Time, policy string) {
-	if b.first.IsZero() {
-		b.first = at
-	} else if at.Sub(b.last) > gapLength {
-		b.gaps = append(b.gaps, span{b.last, at})
-	}
-	if policy != "" {
-		b.policy = policy
-	}
-	b.last = at
 }
 
 // notice keeps a notice, whose time is on the clock of the servers.
@@ -201,21 +184,27 @@ func (b *Builder) forget() {
 		return
 	}
 	for id, t := range b.locks {
-		if t.idle() && len(t.sorted) < minUsual && len(t.faults) == 0 && b.last.Sub(t.seen.to) > again &&
-			!slices.ContainsFunc(t.pending, func(h hold) bool { c, _, _ := t.causeOf(&h, h.ended); return c != "" }) {
+		pends := func(f fault) bool { return t.settled(f).cause != "" }
+		_, lasts := b.pastOf(t).Last()
+		if !lasts && len(t.sorted) < minUsual && len(t.faults) == 0 && b.last.Sub(t.seen.To) > again && !slices.ContainsFunc(t.pending, pends) {
 			delete(b.locks, id)
+			b.past.Drop(id)
 		}
 	}
 }
 
+// pastOf returns the latest holds and waits of a lock.
+func (b *Builder) pastOf(t *track) holds.Past { return b.past.Of(t.id, nil, time.Time{}) }
+
 // track returns what is known of a lock; nil if it is not selected.
 func (b *Builder) track(id keyspace.ID, format string) *track {
+	id = id.OnAnyNode()
 	t := b.locks[id]
 	if t == nil {
 		if b.keep != nil && !b.keep(id) {
 			return nil
 		}
-		t = &track{id: id, log: b.log}
+		t = &track{id: id, first: b.last, counted: b.last}
 		b.locks[id] = t
 	}
 	t.format = format
@@ -225,24 +214,16 @@ func (b *Builder) track(id keyspace.ID, format string) *track {
 // Locks returns the number of locks that were seen.
 func (b *Builder) Locks() int { return len(b.locks) }
 
-// Usual returns how long a lock was usually held.
-func (b *Builder) Usual(id keyspace.ID) Usual {
-	if t := b.locks[id.OnAnyNode()]; t != nil {
-		return t.usual()
-	}
-	return Usual{}
-}
-
 // Stories returns the incidents of all locks, the most expensive first: by the time of the
 // clients that waited. Locks that are only contended are last. A deadlock is one incident, of
 // one of its locks; without a selection of locks, it has the cost of all of them.
 func (b *Builder) Stories() []Story {
 	var all []Story
 	for _, t := range b.locks {
-		if !t.idle() { // nothing has changed since
-			t.stretch(b.last)
-			t.waits.set(b.last, t.waits.now())
+		if _, lasts := b.pastOf(t).Last(); lasts {
+			t.stretch(b.last, b.last)
 		}
+		t.count(b.pastOf(t), b.last)
 		all = append(all, b.stories(t)...)
 	}
 	slices.SortFunc(all, worse)
@@ -257,9 +238,9 @@ func (b *Builder) Stories() []Story {
 // cycle is a deadlock that was seen in several frames.
 type cycle struct {
 	keyspace.Deadlock
-	span
-	name string
-	cost []wait // for each lock of the cycle
+	From, To time.Time
+	Name     string
+	Cost     []holds.Waiting // for each lock of the cycle
 }
 
 // locks returns the names of the locks of the deadlock, in their order.
@@ -272,11 +253,11 @@ func (c *cycle) locks() (all []string) {
 }
 
 // blocked returns how long how many clients waited for the locks of the deadlock.
-func (c *cycle) blocked() (all wait) {
+func (c *cycle) blocked() (all holds.Waiting) {
 	for i, w := range c.Waits {
 		if !slices.ContainsFunc(c.Waits[:i], func(before keyspace.Wait) bool { return before.Lock.ID() == w.Lock.ID() }) {
-			all.Blocked += c.cost[i].Blocked
-			all.Clients += c.cost[i].Clients
+			all.Total += c.Cost[i].Total
+			all.Most += c.Cost[i].Most
 		}
 	}
 	return all
@@ -291,20 +272,14 @@ func listed(all []string) string {
 	return strings.Join(all[:last], ", ") + " and " + all[last]
 }
 
-// wait is how long how many clients waited.
-type wait struct {
-	Blocked time.Duration
-	Clients int
-}
-
 // cycle returns the deadlock of a name at a time: it is a new one if it was not seen for a while.
 func (b *Builder) cycle(name string, at time.Time) *cycle {
 	for _, c := range b.cycles {
-		if c.name == name && at.Sub(c.to) <= gapLength {
+		if c.Name == name && at.Sub(c.To) <= gapLength {
 			return c
 		}
 	}
-	c := &cycle{span: span{at, at}, name: name}
+	c := &cycle{From: at, To: at, Name: name}
 	if len(b.cycles) < keptNotices {
 		b.cycles = append(b.cycles, c)
 	}
@@ -324,17 +299,9 @@ func (b *Builder) searchDeadlocks(at time.Time) {
 			name += w.Owner + "\x00" + w.Lock.Key + "\x00"
 		}
 		c := b.cycle(name, at)
-		c.Deadlock, c.to = d, at
-		b.price(c)
-	}
-}
-
-// price sets what a deadlock has cost.
-func (b *Builder) price(c *cycle) {
-	c.cost = make([]wait, len(c.Waits))
-	for i, w := range c.Waits {
-		if t := b.locks[w.Lock.ID().OnAnyNode()]; t != nil {
-			c.cost[i].Blocked, c.cost[i].Clients, _ = t.waits.over(c.from, c.to)
+		c.Deadlock, c.To, c.Cost = d, at, nil
+		for _, w := range d.Waits {
+			c.Cost = append(c.Cost, b.past.Of(w.Lock.ID(), nil, at).Waiting(c.From, at))
 		}
 	}
 }

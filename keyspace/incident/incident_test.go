@@ -62,6 +62,23 @@ func incidents() []staged {
 		{"killed, and still held", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
 		}, incident.HolderGone, []string{"until the last frame at 03:15:11", "give the lock a deadline"}, nil},
+		{"killed, and gone when nobody looked", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour).pass(10 * time.Second).disconnect(key).pass(20 * time.Second)
+			delete(f.locks, key)
+			f.at = f.at.Add(30 * time.Second)
+			f.b.State(keyspace.Snapshot{At: f.at})
+			f.frame = f.at.Add(time.Second)
+		}, incident.HolderGone, []string{"stayed held until 03:11:00 at the latest.", "no release | 50s | at most: the lock may", "03:11:00 gone: its end, after 03:10:11, and the reason were not seen"}, nil},
+		{"killed, and found", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour).change(key, func(l *keyspace.Lock) { l.Holders[0].Since, l.TTLSet = f.at.Add(-time.Minute), time.Hour }).events = nil
+			f.pass(10 * time.Second).disconnect(key).pass(20 * time.Second)
+		}, incident.HolderGone, []string{"03:09:00 worker-7 acquired it, at 03:10:00 at the latest: TTL 1 h, never renewed"}, nil},
+		{"a client whose clock is wrong", func(f *film) { // a token may have its time
+			f.acquire(key, "worker-7", 10*time.Second)
+			f.change(key, func(l *keyspace.Lock) { l.Holders[0].Since = f.at.Add(-18001 * time.Minute) }).events = nil
+			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
+			f.pass(11 * time.Second)
+		}, incident.Expired, []string{"03:10:00 worker-7 acquired it: TTL 10 s"}, nil},
 		{"no TTL and killed", func(f *film) {
 			f.acquire(key, "worker-7", 0).wait(key, 3).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
 		}, incident.NeverExpires, []string{"no TTL", "SET NX PX", "give the lock a deadline", "3 clients lost 15 m"}, nil},
@@ -201,12 +218,22 @@ func incidents() []staged {
 		}, incident.Overdue, []string{"worker-7 held job:nightly for 2 m 00, where half of its holds are over in 1.0 s", "5 clients lost 9 m 54", "Do not force-release"}, []string{"expired"}},
 		{"a slow holder that renews", func(f *film) {
 			f.healthy(key, 30, time.Second).acquire(key, "worker-7", 30*time.Second).wait(key, 1).keep(key, 20)
-		}, incident.Overdue, []string{"held job:nightly for at least 3 m 20", "renewed 20 times"}, nil},
+		}, incident.Overdue, []string{"has held job:nightly for 3 m 20", "renewed 20 times"}, nil},
 		{"a slow holder before the usual ones", func(f *film) {
 			f.acquire(key, "worker-7", 5*time.Minute).wait(key, 1).pass(2*time.Minute).end(key, keyspace.Released)
 			f.acquire(key, "waiter-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
 			f.healthy(key, 30, time.Second)
 		}, incident.Overdue, []string{"worker-7 held job:nightly for 2 m 00"}, nil},
+		{"a slow holder that was found", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour).change(key, func(l *keyspace.Lock) { l.Holders[0].Since = f.at.Add(-time.Minute) }).events = nil
+			f.wait(key, 1).pass(10*time.Second).end(key, keyspace.Released).acquire(key, "waiter-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
+			f.healthy(key, 30, time.Second)
+		}, incident.Overdue, []string{"worker-7 held job:nightly for at most 1 m 10", "1 client lost at most"}, nil},
+		{"a permit that expires, and another one that is acquired", func(f *film) {
+			f.acquire(key, "worker-7", 10*time.Second).change(key, func(l *keyspace.Lock) { l.Kind = keyspace.Semaphore }).events = nil
+			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
+			f.pass(10100*time.Millisecond).acquire(key, "worker-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
+		}, incident.Expired, []string{"03:10:10 expired; no release"}, []string{"worker-2"}},
 		{"a hot lock", func(f *film) {
 			f.wait(key, 3).healthy(key, 60, time.Second)
 		}, incident.Contended, []string{"is only contended: nothing failed", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
@@ -226,18 +253,8 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 			f := newFilm()
 			tt.play(f)
 			all := f.stories(t)
-			var mine []incident.Story
-			for _, s := range all {
-				if s.Lock.Key == key {
-					mine = append(mine, s)
-				}
-			}
-			if len(mine) != 1 || mine[0].Cause != tt.cause {
-				for _, s := range all {
-					t.Log(s.Cause, text(s))
-				}
-				t.Fatalf("%d stories, want one of %s", len(mine), tt.cause)
-			}
+			mine := slices.DeleteFunc(slices.Clone(all), func(s incident.Story) bool { return s.Lock.Key != key })
+			check.Require(t, len(mine) == 1 && mine[0].Cause == tt.cause, "%d stories, want one of %s: %+v", len(mine), tt.cause, all)
 			if strings.HasSuffix(string(tt.cause), "deadlock") {
 				check.Equal(t, len(all), 1, "stories of one deadlock")
 			}
@@ -258,33 +275,17 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 	check.True(t, maps.Equal(causes, named) || t.Failed(), "the problems that are a cause are %v, and the staged causes %v", causes, named)
 }
 
-// A token may have the time of a client whose clock is wrong. Neither the begin nor the TTL is
-// taken from it.
-func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
-	f := newFilm()
-	f.acquire(key, "worker-7", 10*time.Second)
-	f.change(key, func(l *keyspace.Lock) { l.Holders[0].Since = f.at.Add(-750 * 24 * time.Hour) }).events = nil
-	f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
-	f.pass(11 * time.Second)
-	all := f.stories(t)
-	check.True(t, len(all) == 1 && strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s"), "the stories are %+v", all)
-}
-
 func TestEqualIncidentsAreToldInTheOrderOfTheirKeys(t *testing.T) {
 	keys := []string{"job:c", "job:a", "job:d", "job:b"}
 	f := newFilm()
 	for _, key := range keys {
-		f.acquire(key, "worker-7", time.Minute).wait(key, 2)
+		f.acquire(key, "worker-7", time.Minute).wait(key, 2).disconnect(key)
 	}
-	f.pass(10 * time.Second)
-	for _, key := range keys {
-		f.disconnect(key)
-	}
-	f.pass(52 * time.Second)
+	f.pass(61 * time.Second)
 	for range 50 { // the locks are in a map
 		var told []string
 		for _, s := range f.b.Stories() {
-			check.Equal(t, s.Blocked, 104*time.Second, "the cost of %s", s.Lock.Key)
+			check.Equal(t, s.Blocked, 2*time.Minute, "the cost of %s", s.Lock.Key)
 			told = append(told, s.Lock.Key)
 		}
 		check.Equal(t, strings.Join(told, " "), "job:a job:b job:c job:d", "the order of the stories")
@@ -347,24 +348,4 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A malformed index is an error.
-func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
-	x := incident.NewIndexer()
-	f := newFilm()
-	f.b = &x.Builder
-	f.healthy(key, 10, time.Second).pass(time.Second)
-	index := x.Index()
-	for i := range index {
-		check.Require(t, incident.NewBuilder(nil).Load(index[:i]) != nil, "the first %d bytes of %d are no error", i, len(index))
-		for _, by := range []byte{1, 0x80, 0xff} {
-			bad := slices.Clone(index)
-			bad[i] ^= by
-			_ = incident.NewBuilder(nil).Load(bad) // it may be another index
-		}
-	}
-	b := incident.NewBuilder(nil)
-	err := b.Load(index)
-	check.True(t, err == nil && b.Usual(keyspace.ID{Key: key}).Holds == 10, "%v, %v", err, b.Usual(keyspace.ID{Key: key}))
 }

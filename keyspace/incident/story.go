@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 )
 
 // worse orders stories: faults before contention, then by cost, then by time and name.
@@ -27,7 +28,7 @@ func worse(a, b Story) int {
 func (b *Builder) stories(t *track) []Story {
 	var all []Story
 	faulty := time.Duration(0)
-	for _, g := range groups(b.found(t)) {
+	for _, g := range groups(b.found(t, b.pastOf(t))) {
 		s := b.story(t, &g)
 		faulty += s.Blocked
 		all = append(all, s)
@@ -41,11 +42,11 @@ func (b *Builder) stories(t *track) []Story {
 // story explains one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
-	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.from, To: g.to, Usual: t.usual(), cycle: main.cycle}
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle}
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
-		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cycle != nil && f.to.Equal(b.last) || f.cause == SlowHandOff && f.to.Equal(b.last)
+		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.Lasts() || f.cycle != nil && f.To.Equal(b.last) || f.cause == SlowHandOff && f.To.Equal(b.last)
 	}
 	w := writer{b: b, t: t, s: &s, g: g}
 	s.Headline = w.headline(main) + w.freeAfter(main) + w.price()
@@ -57,20 +58,20 @@ func (b *Builder) story(t *track, g *group) Story {
 
 // contention says that clients always wait for a lock, although nothing failed.
 func (b *Builder) contention(t *track) (Story, bool) {
-	seen := t.seen.to.Sub(t.seen.from)
+	seen := t.seen.To.Sub(t.seen.From)
 	usual := t.usual()
-	if seen < 30*time.Second || !usual.known() || t.waits.anyFor < seen*9/10 || t.heldFor < seen*8/10 {
+	if seen < 30*time.Second || !usual.known() || t.waited.Any < seen*9/10 || t.heldFor < seen*8/10 {
 		return Story{}, false
 	}
-	s := Story{Lock: t.id, Format: t.format, Cause: Contended, From: t.seen.from, To: t.seen.to, Usual: usual, Blocked: t.waits.total, Clients: t.waits.most}
-	mean := float64(t.waits.total) / float64(seen)
+	s := Story{Lock: t.id, Format: t.format, Cause: Contended, From: t.seen.From, To: t.seen.To, Usual: usual, Blocked: t.waited.Total, Clients: t.waited.Most}
+	mean := float64(t.waited.Total) / float64(seen)
 	s.Headline = fmt.Sprintf("%s is only contended: nothing failed. It was held for %d %% of %s, and %.1f clients waited on average.",
 		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
-	text := fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))
+	text := fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.ended, "hold"), clock(t.seen.To), long(usual.P50), long(usual.P99))
 	if n := len(t.sorted) - usual.Holds; n > 0 {
 		text += fmt.Sprintf(", without the %d longest", n)
 	}
-	s.Lines = []Line{{At: t.seen.from, Text: text}}
+	s.Lines = []Line{{At: t.seen.From, Text: text}}
 	s.Next = "Make the holds shorter, or use several locks instead of one: by customer or by order, for example. A longer TTL or another retry interval does not help."
 	return s, true
 }
@@ -94,19 +95,19 @@ func name(text string) string {
 
 // headline returns what happened.
 func (w *writer) headline(f *fault) string {
-	key, holder, end := w.t.id.Key, name(f.hold.Name()), w.held(f)
+	key, holder, end := w.t.id.Key, name(f.hold.Holder.Name()), w.held(f)
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		return fmt.Sprintf("The connection of %s, which held %s, ended at %s at the latest: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.from), end)
+		return fmt.Sprintf("The connection of %s, which held %s, ended at %s at the latest: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.From), end)
 	case HolderFrozen:
-		return fmt.Sprintf("%s held %s and froze after %s: its connection stayed, it did not renew or release the lock, which expired at %s.", holder, key, clock(f.from), end)
+		return fmt.Sprintf("%s held %s and froze after %s: its connection stayed, it did not renew or release the lock, which expired at %s.", holder, key, clock(f.From), end)
 	case RenewalsStopped:
-		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.from), end)
+		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.From), end)
 	case TTLTooShort:
 		n := w.count(TTLTooShort) + w.count(Expired)
 		who := "other clients acquired the lock while the holders may have worked"
 		if n == 1 {
-			who = fmt.Sprintf("%s acquired the lock while %s may have worked", name(f.hold.next), holder)
+			who = fmt.Sprintf("%s acquired the lock while %s may have worked", nextName(f), holder)
 		}
 		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and %s.", key, humanize.Setting(w.ttl(f)), humanize.Plural(n, "hold"), who)
 	case Expired:
@@ -115,18 +116,22 @@ func (w *writer) headline(f *fault) string {
 		}
 		return fmt.Sprintf("%s held %s and did not release it: the lock expired at %s.", holder, key, end)
 	case Overdue:
-		return fmt.Sprintf("%s held %s for %s, where half of its holds are over in %s.", holder, key, w.duration(f), long(w.s.Usual.P50))
+		held := "held"
+		if f.hold.Lasts() {
+			held = "has held"
+		}
+		return fmt.Sprintf("%s %s %s for %s, where half of its holds are over in %s.", holder, held, key, w.t.lasted(f.hold, w.b.last), long(w.s.Usual.P50))
 	case SlowHandOff:
 		if n := w.count(SlowHandOff); n > 1 {
 			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they poll too seldom, or were not woken.", key, n, long(w.longest()))
 		}
-		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they poll too seldom, or were not woken.", key, clock(f.from), clock(f.to))
+		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they poll too seldom, or were not woken.", key, clock(f.From), clock(f.To))
 	case Deadlock, PossibleDeadlock:
 		others := ""
 		if locks := f.cycle.locks(); len(locks) > 1 {
 			others = ", with " + listed(slices.DeleteFunc(locks, func(l string) bool { return l == key }))
 		}
-		return fmt.Sprintf("%s was in a %s of %s from %s at the latest until %s%s: each owner waited for the next one.", key, strings.ReplaceAll(string(f.cause), "-", " "), humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), w.held(f), others)
+		return fmt.Sprintf("%s was in a %s of %s from %s at the latest until %s%s: each owner waited for the next one.", key, strings.ReplaceAll(string(f.cause), "-", " "), humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.From), w.held(f), others)
 	case Failover:
 		return fmt.Sprintf("A failover lost %s at %s: the new master did not have the lock of %s.", key, end, holder)
 	case Restart:
@@ -140,7 +145,7 @@ func (w *writer) headline(f *fault) string {
 	case Deleted:
 		return fmt.Sprintf("A client deleted %s at %s while %s held it: that was no release.", key, end, holder)
 	case Stolen:
-		return fmt.Sprintf("%s took %s at %s from %s, which had not released it.", name(cmp.Or(f.hold.by, "Another client")), key, end, holder)
+		return fmt.Sprintf("%s took %s at %s from %s, which had not released it.", cmp.Or(nextName(f), "Another client"), key, end, holder)
 	}
 	return ""
 }
@@ -148,28 +153,29 @@ func (w *writer) headline(f *fault) string {
 // freeAfter says until when nobody took the lock after a fault.
 func (w *writer) freeAfter(main *fault) string {
 	if f := &w.g.faults[len(w.g.faults)-1]; f.cause == SlowHandOff && main.cause != SlowHandOff && main.repeats() == "" {
-		return fmt.Sprintf(" Then nobody took it until %s.", clock(f.to))
+		return fmt.Sprintf(" Then nobody took it until %s.", clock(f.To))
 	}
 	return ""
 }
 
 // held returns until when the hold or the deadlock of a fault lasted.
 func (w *writer) held(f *fault) string {
-	ended := f.hold.ended
-	if f.cycle != nil && f.to.Before(w.b.last) {
-		ended = f.to
-	}
-	if ended.IsZero() {
+	if f.hold.Lasts() && (f.cycle == nil || f.To.Equal(w.b.last)) {
 		return "the last frame at " + clock(w.b.last)
 	}
-	return clock(ended)
+	if f.hold.To.Grade == holds.Between {
+		return clock(f.To) + " at the latest"
+	}
+	return clock(f.To)
 }
 
-// duration returns how long the hold of a fault lasted.
-func (w *writer) duration(f *fault) string {
-	h := &f.hold
-	d := long(h.until(w.b.last).Sub(h.from()))
-	if h.began.IsZero() || h.ended.IsZero() {
+// lasted returns how long a hold lasted, or has lasted up to a time.
+func (t *track) lasted(h *holds.Hold, now time.Time) string {
+	d := long(h.Until(now).Sub(began(h)))
+	switch {
+	case t.vague(h):
+		return "at most " + d
+	case !begun(h) || !h.Lasts() && h.To.Grade != holds.Exact:
 		return "at least " + d
 	}
 	return d
@@ -189,7 +195,7 @@ func (w *writer) count(c Cause) (n int) {
 func (w *writer) longest() (d time.Duration) {
 	for i := range w.g.faults {
 		if f := &w.g.faults[i]; f.cause == SlowHandOff {
-			d = max(d, f.to.Sub(f.from))
+			d = max(d, f.To.Sub(f.From))
 		}
 	}
 	return d
@@ -197,10 +203,10 @@ func (w *writer) longest() (d time.Duration) {
 
 // ttl returns the TTL of the hold of a fault.
 func (w *writer) ttl(f *fault) time.Duration {
-	if f.hold.ttl > 0 {
-		return f.hold.ttl
+	if f.hold.TTL > 0 {
+		return f.hold.TTL
 	}
-	return f.hold.until(w.b.last).Sub(f.hold.from()).Round(100 * time.Millisecond)
+	return f.hold.Until(w.b.last).Sub(began(f.hold)).Round(100 * time.Millisecond)
 }
 
 // price returns what the incident cost, with a blank before it.
@@ -230,14 +236,14 @@ func (w *writer) lines() []Line {
 	var all []Line
 	for i := range told {
 		lines := w.tell(&told[i])
-		if i > 0 && len(all) > 0 && told[i-1].hold.nextAt.Equal(lines[0].At) && told[i].hold.from().Equal(lines[0].At) {
+		if i > 0 && len(all) > 0 && told[i-1].next != nil && began(told[i-1].next).Equal(lines[0].At) && began(told[i].hold).Equal(lines[0].At) {
 			lines = lines[1:] // it is the next holder of the fault before
 		}
 		all = append(all, lines...)
 	}
 	if n := len(w.g.faults) - len(told); n > 0 {
 		f := w.g.faults[shown-1]
-		all = append(all, Line{At: f.from, Text: fmt.Sprintf("and %s more like these until %s", humanize.Count(n), clock(w.g.to))})
+		all = append(all, Line{At: f.From, Text: fmt.Sprintf("and %s more like these until %s", humanize.Count(n), clock(w.g.To))})
 	}
 	for _, n := range w.b.notices {
 		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) {
@@ -272,78 +278,91 @@ func (w *writer) tell(f *fault) []Line {
 	if f.cycle != nil {
 		return w.tellDeadlock(f)
 	}
-	h := &f.hold
+	h := f.hold
 	if f.cause == SlowHandOff {
-		return []Line{{At: f.from, Text: w.endOf(h)}, w.tellFree(f)}
+		return []Line{{At: f.From, Text: w.endOf(h)}, w.tellFree(f)}
 	}
-	all := []Line{{At: h.from(), Text: w.beginOf(h)}}
-	cost, where := f.to.Sub(f.from), ""
-	if h.Addr != "" {
-		where = " " + h.Addr
+	all := []Line{{At: began(h), Text: w.beginOf(h)}}
+	cost, where := f.To.Sub(f.From), ""
+	if h.Holder.Addr != "" {
+		where = " " + h.Holder.Addr
 	}
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		all = append(all, Line{At: f.from, Text: "its connection" + where + " had ended; no release", Cost: cost, Note: w.saved(f)})
+		all = append(all, Line{At: f.From, Text: "its connection" + where + " had ended; no release", Cost: cost, Note: w.saved(f)})
+		if f.atMost {
+			all[1].Note = "at most: the lock may have been free earlier"
+		}
 	case HolderFrozen, RenewalsStopped:
 		seen := "its connection" + where + " stayed"
 		if f.cause == RenewalsStopped {
 			seen = "its connection is not known"
 		}
 		what := "99 % of the other holds were over after this time; "
-		if h.renewals > 0 {
+		if h.Renewals > 0 {
 			what = "its last renewal; "
 		}
-		all = append(all, Line{At: f.from, Text: what + seen, Cost: cost, Note: w.saved(f)})
+		all = append(all, Line{At: f.From, Text: what + seen, Cost: cost, Note: w.saved(f)})
 	case Overdue:
-		all = append(all, Line{At: f.from, Text: "99 % of the other holds were over after this time", Cost: cost})
+		all = append(all, Line{At: f.From, Text: "99 % of the other holds were over after this time", Cost: cost})
 	}
-	end := Line{At: h.until(w.b.last), Text: w.endOf(h)}
+	end := Line{At: ended(h, w.b.last), Text: w.endOf(h)}
 	if f.cause == Expired && cost > 0 {
 		end.Cost, end.Note = cost, "at most: 99 % of the other holds were over earlier"
 	}
 	all = append(all, end)
-	if h.next != "" && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.from.Equal(h.ended) }) {
-		at := keyspace.Later(h.nextAt, end.At) // its client may have another clock
-		all = append(all, Line{At: at, Text: name(h.next) + " acquired it" + w.overlap(f)})
+	if f.next != nil && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.From.Equal(h.To.At) }) {
+		all = append(all, Line{At: began(f.next), Text: nextName(f) + " acquired it" + w.overlap(f)})
 	}
 	return all
 }
 
 // overlap says that the former holder may still have worked.
 func (w *writer) overlap(f *fault) string {
-	h := &f.hold
+	h := f.hold
 	switch f.cause {
 	case HolderGone, NeverExpires, Overdue, RenewalsStopped:
 		return ""
 	case Expired, TTLTooShort, HolderFrozen:
-		return ", while " + name(h.Name()) + " may have worked"
+		return ", while " + name(h.Holder.Name()) + " may have worked"
 	}
-	if h.expires.After(h.nextAt) {
-		return fmt.Sprintf(": both had a lease until %s, and may have worked at the same time", clock(h.expires))
+	if h.Holder.Expires.After(began(f.next)) {
+		return fmt.Sprintf(": both had a lease until %s, and may have worked at the same time", clock(h.Holder.Expires))
 	}
 	return ""
 }
 
+// nextName returns the name of the next holder; "" if it is not known.
+func nextName(f *fault) string {
+	if f.next == nil {
+		return ""
+	}
+	return name(f.next.Holder.Name())
+}
+
 // beginOf says how a hold began.
-func (w *writer) beginOf(h *hold) string {
-	text := name(h.Name()) + " acquired it"
-	if h.began.IsZero() {
-		text = name(h.Name()) + " holds it, and acquired it earlier"
+func (w *writer) beginOf(h *holds.Hold) string {
+	text := name(h.Holder.Name()) + " acquired it"
+	switch {
+	case !begun(h):
+		text = name(h.Holder.Name()) + " holds it, and acquired it earlier"
+	case w.t.vague(h):
+		text += ", at " + clock(h.From.Upto) + " at the latest"
 	}
 	switch {
-	case h.expires.IsZero():
+	case h.Holder.Expires.IsZero():
 		text += ": no TTL"
-	case h.ttl > 0:
-		text += ": TTL " + humanize.Setting(h.ttl)
+	case h.TTL > 0:
+		text += ": TTL " + humanize.Setting(h.TTL)
 	}
 	switch {
-	case h.renewals == 1 && !h.began.IsZero():
-		text += ", renewed once, after " + long(h.interval())
-	case h.renewals > 0 && !h.began.IsZero():
-		text += fmt.Sprintf(", renewed %s, every %s", humanize.Times(h.renewals), long(h.interval()))
-	case h.renewals > 0:
-		text += ", renewed " + humanize.Times(h.renewals)
-	case !h.expires.IsZero():
+	case h.Renewals == 1 && begun(h):
+		text += ", renewed once, after " + long(interval(h))
+	case h.Renewals > 0 && begun(h):
+		text += fmt.Sprintf(", renewed %s, every %s", humanize.Times(h.Renewals), long(interval(h)))
+	case h.Renewals > 0:
+		text += ", renewed " + humanize.Times(h.Renewals)
+	case !h.Holder.Expires.IsZero():
 		text += ", never renewed"
 	}
 	if u := w.s.Usual; u.known() {
@@ -352,19 +371,14 @@ func (w *writer) beginOf(h *hold) string {
 	return text
 }
 
-// interval returns the mean time between two renewals.
-func (h *hold) interval() time.Duration {
-	return h.renewed.Sub(h.from()) / time.Duration(max(1, h.renewals))
-}
-
 // endOf says how a hold ended.
-func (w *writer) endOf(h *hold) string {
-	who := name(h.Name())
+func (w *writer) endOf(h *holds.Hold) string {
+	who := name(h.Holder.Name())
 	left := ""
-	if d := h.expires.Sub(h.ended); !h.expires.IsZero() && d > 0 {
+	if d := h.Holder.Expires.Sub(h.To.At); d > 0 {
 		left = ", " + long(d) + " before its deadline"
 	}
-	switch h.end {
+	switch h.End.Kind {
 	case "":
 		return "still held at the last frame"
 	case keyspace.Released:
@@ -386,22 +400,22 @@ func (w *writer) endOf(h *hold) string {
 	case keyspace.Lost:
 		return "lost by the server" + left
 	}
-	return "gone: the reason was not seen"
+	return "gone: its end, after " + clock(h.To.At) + ", and the reason were not seen"
 }
 
 // tellFree returns the end of a time in which the lock was free.
 func (w *writer) tellFree(f *fault) Line {
-	l := Line{At: f.to, Cost: f.to.Sub(f.from)}
+	l := Line{At: f.To, Cost: f.To.Sub(f.From)}
 	waited := humanize.Plural(f.clients, "client") + " waited"
 	switch {
-	case f.to.Equal(w.b.last):
+	case f.To.Equal(w.b.last):
 		l.Text = "still free at the last frame, and " + waited
 		return l
-	case f.hold.nextAt.IsZero():
+	case f.next == nil || began(f.next).After(f.To):
 		l.Text = waited + " until now: they gave up, or their holds were too short to be seen"
 		return l
 	}
-	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not poll earlier"
+	l.Text = nextName(f) + " acquired it: " + waited + " and did not poll earlier"
 	l.Note = "a client that is notified of the release acquires it immediately"
 	return l
 }
@@ -410,33 +424,33 @@ func (w *writer) tellFree(f *fault) Line {
 func (w *writer) tellDeadlock(f *fault) []Line {
 	var all []Line
 	for _, one := range f.cycle.Waits {
-		all = append(all, Line{At: f.from, Text: fmt.Sprintf("%s waits for %s, which %s holds", name(one.Owner), one.Lock.Key, name(one.For))})
+		all = append(all, Line{At: f.From, Text: fmt.Sprintf("%s waits for %s, which %s holds", name(one.Owner), one.Lock.Key, name(one.For))})
 	}
 	last := &all[len(all)-1]
-	if last.Cost = f.to.Sub(f.from); !f.cycle.Certain {
+	if last.Cost = f.To.Sub(f.From); !f.cycle.Certain {
 		last.Text += "; the deadlock is possible only: an owner may have several threads"
 	}
-	if f.to.Equal(w.b.last) {
-		return append(all, Line{At: f.to, Text: "the deadlock lasts at the last frame"})
+	if f.To.Equal(w.b.last) {
+		return append(all, Line{At: f.To, Text: "the deadlock lasts at the last frame"})
 	}
-	return append(all, Line{At: f.to, Text: "the deadlock was seen for the last time"})
+	return append(all, Line{At: f.To, Text: "the deadlock was seen for the last time"})
 }
 
 // saved says which TTL would have made the incident shorter; "" if none, or none is known.
 func (w *writer) saved(f *fault) string {
-	h := &f.hold
-	if h.ended.IsZero() || h.end != keyspace.Expired && !h.expires.IsZero() {
+	h := f.hold
+	if h.Lasts() || h.End.Kind != keyspace.Expired && !h.Holder.Expires.IsZero() {
 		return ""
 	}
-	ttl, from := time.Duration(0), h.from()
+	ttl, from := time.Duration(0), began(h)
 	switch {
-	case h.renewals > 0 && !h.began.IsZero():
-		ttl, from = fitting(3*h.interval()), h.renewed
+	case h.Renewals > 0 && begun(h):
+		ttl, from = fitting(3*interval(h)), h.LastRenewal()
 	case w.s.Usual.known():
 		ttl = fitting(w.s.Usual.P99 * 3 / 2)
 	}
-	saved := h.ended.Sub(keyspace.Later(from.Add(ttl), f.from))
-	if ttl == 0 || saved < time.Second || !h.expires.IsZero() && ttl >= h.ttl {
+	saved := h.To.At.Sub(keyspace.Later(from.Add(ttl), f.From))
+	if ttl == 0 || saved < time.Second || !h.Holder.Expires.IsZero() && ttl >= h.TTL {
 		return ""
 	}
 	return fmt.Sprintf("a TTL of %s would have saved %s", humanize.Setting(ttl), long(saved))
@@ -461,25 +475,20 @@ func fitting(d time.Duration) time.Duration {
 func (b *Builder) Summaries() []string {
 	var all []string
 	for _, id := range slices.SortedFunc(maps.Keys(b.locks), keyspace.ID.Compare) {
-		all = append(all, b.summary(b.locks[id]))
+		t := b.locks[id]
+		facts := []string{humanize.Plural(t.ended, "hold") + " ended"}
+		if u := t.usual(); u.known() {
+			facts[0] += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
+		}
+		for _, h := range b.pastOf(t).Holds {
+			if h.Lasts() {
+				facts = append(facts, fmt.Sprintf("%s has held it for %s", name(h.Holder.Name()), t.lasted(h, b.last)))
+			}
+		}
+		if t.waited.Most > 0 {
+			facts = append(facts, fmt.Sprintf("at least %s waited, %s in all", humanize.Plural(t.waited.Most, "client"), long(t.waited.Total)))
+		}
+		all = append(all, id.Key+": "+strings.Join(facts, ", ")+".")
 	}
 	return all
-}
-
-func (b *Builder) summary(t *track) string {
-	facts := []string{humanize.Plural(t.holds, "hold") + " ended"}
-	if u := t.usual(); u.known() {
-		facts[0] += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
-	}
-	for _, h := range t.open {
-		age := ""
-		if h.began.IsZero() {
-			age = "at least "
-		}
-		facts = append(facts, fmt.Sprintf("%s has held it for %s%s", name(h.Name()), age, long(b.last.Sub(h.from()))))
-	}
-	if t.waits.most > 0 {
-		facts = append(facts, fmt.Sprintf("at most %s waited, %s in all", humanize.Plural(t.waits.most, "client"), long(t.waits.total)))
-	}
-	return t.id.Key + ": " + strings.Join(facts, ", ") + "."
 }

@@ -31,15 +31,15 @@ type Indexer interface {
 
 // The index of a segment is a file beside it: what the Indexer returned, as a gzip stream with
 // the name of the segment before it, and the version of the index as the comment.
-const indexSuffix, indexVersion = ".index", "2"
+const indexSuffix, indexVersion = ".index", "3"
 
 func indexName(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
 }
 
-// readIndex returns the index of a segment; nil if there is none for a reader of the segment
-// that is before it.
-func readIndex(segment, before string) []byte {
+// readIndex loads the index of a segment, and returns what shows it; nil if it is damaged, or is none for a
+// reader of the segment that is before it.
+func readIndex(segment, before string, load Load) (show func()) {
 	f, err := os.Open(indexName(segment))
 	if err != nil {
 		return nil
@@ -49,11 +49,11 @@ func readIndex(segment, before string) []byte {
 	if err != nil || zip.Name != filepath.Base(before) || zip.Comment != indexVersion {
 		return nil
 	}
-	index, err := io.ReadAll(io.LimitReader(zip, maxUnpacked))
-	if err != nil { // its checksum is wrong
+	show = load(io.LimitReader(zip, maxUnpacked))
+	if _, err := io.Copy(io.Discard, zip); err != nil { // its checksum is wrong
 		return nil
 	}
-	return index
+	return show
 }
 
 // indexing makes the indexes of segments that follow each other, in the background.

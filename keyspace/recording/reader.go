@@ -32,7 +32,7 @@ type Reader struct {
 	asked   time.Time         // of the last call of At
 	skipped bool              // segment is before open: Walk has used an index
 	aheadOf int               // the segment whose index is read in the background
-	ahead   <-chan []byte
+	ahead   <-chan func()
 	every   time.Duration // time between the last two frames of a segment; 0 = unknown
 }
 

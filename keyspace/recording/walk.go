@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"io"
 	"time"
 
 	"locktop/keyspace"
@@ -9,7 +10,7 @@ import (
 // Walk shows a visitor each frame that is later than from and not later than to, after the
 // state at from, or the first one, and before the state at to. Instead of all frames of a
 // segment load gets its index, if there is one; a nil load gets none.
-func (r *Reader) Walk(from, to time.Time, v Visitor, load func(index []byte) error) error {
+func (r *Reader) Walk(from, to time.Time, v Visitor, load Load) error {
 	state, err := r.At(from, time.Time{})
 	if err != nil {
 		return err
@@ -17,10 +18,8 @@ func (r *Reader) Walk(from, to time.Time, v Visitor, load func(index []byte) err
 	v.State(state)
 	for {
 		if next, due := r.due(to); due && load != nil {
-			if index := r.index(next, to); index != nil {
-				if err := load(index); err != nil {
-					return err
-				}
+			if show := r.index(next, to, load); show != nil {
+				show()
 				r.open, r.skipped = next, true
 				continue
 			}
@@ -40,25 +39,26 @@ func (r *Reader) Walk(from, to time.Time, v Visitor, load func(index []byte) err
 	return err
 }
 
-// index returns the index of a segment that ends before to; nil if there is none.
-func (r *Reader) index(n int, to time.Time) []byte {
+// Load reads an index, in the background, and returns what shows it to a visitor; nil: it is malformed.
+type Load func(index io.Reader) (show func())
+
+// index returns what shows the index of a segment that ends before to; nil if there is none.
+func (r *Reader) index(n int, to time.Time, load Load) func() {
 	intact := r.skipped || endOfSegment(r.segment.end)
 	if !intact || !r.alwaysOn || n+1 >= len(r.segments) || r.segments[n+1].start.After(to) {
 		return nil
 	}
+	ahead := func(segment, before string) <-chan func() { // in the background
+		index := make(chan func(), 1)
+		go func() { index <- readIndex(segment, before, load) }()
+		return index
+	}
 	index := r.ahead
 	if r.aheadOf != n {
-		index = readAhead(r.segments[n].name, r.segments[r.open].name)
+		index = ahead(r.segments[n].name, r.segments[r.open].name)
 	}
-	r.aheadOf, r.ahead = n+1, readAhead(r.segments[n+1].name, r.segments[n].name)
+	r.aheadOf, r.ahead = n+1, ahead(r.segments[n+1].name, r.segments[n].name)
 	return <-index
-}
-
-// readAhead reads an index in the background.
-func readAhead(segment, before string) <-chan []byte {
-	index := make(chan []byte, 1)
-	go func() { index <- readIndex(segment, before) }()
-	return index
 }
 
 // visit applies the next frame and shows it to a visitor.

@@ -166,13 +166,41 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	}
 }
 
+// A lock is known with the indexes, too, if it did not change in the time that is explained, or was never held.
+func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
+	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
+	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: begin}}}
+	free := func(key string) *keyspace.Lock {
+		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
+	}
+	for minute := range 100 {
+		s := keyspace.Snapshot{At: begin.Add(time.Duration(minute) * time.Minute), Complete: true}
+		if 30 <= minute && minute < 35 || 55 <= minute && minute < 65 { // the second is in two segments
+			s.Locks = append(s.Locks, free("lock:brief"))
+		}
+		s.Locks = append(s.Locks, free("lock:free"), held)
+		w.Add(s)
+	}
+	check.NoError(t, w.Close())
+	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
+	check.Require(t, len(indexes) >= 3, "there are only %d indexes", len(indexes))
+	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
+		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
+			out := labtest.Printed(t, append([]string{"explain", key, dir}, at...)...)
+			check.True(t, strings.HasPrefix(out, "No incident from ") && strings.Contains(out, key+": 0 holds ended"),
+				"explain %s %q says %s", key, at, out)
+		}
+	}
+}
+
 // allStories returns all incidents of a recording from a time on as JSON, or those of the locks to keep.
 func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep func(keyspace.ID) bool) string {
 	t.Helper()
 	r := check.Must(recording.Open(dir))(t)
 	defer r.Close()
 	b := incident.NewBuilder(keep)
-	load := b.Load
+	load := recording.Load(b.Load)
 	if !indexed {
 		load = nil
 	}
