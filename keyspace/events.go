@@ -33,7 +33,7 @@ const (
 
 // Event is one change of one lock.
 type Event struct {
-	At     time.Time     `json:"at,omitzero"` // on the server's clock, when the change was read
+	At     time.Time     `json:"at,omitzero"` // on the server's clock, when the change was read; of an end that the server reported, the time of the report
 	Kind   EventKind     `json:"kind,omitzero"`
 	Lock   Lock          `json:"lock,omitzero"`    // the lock after the change; as last seen if it is gone
 	Holder Holder        `json:"holder,omitzero"`  // the holder that changed; zero if none did
@@ -130,6 +130,7 @@ func byID(locks []*Lock) map[ID]*Lock {
 // the read besides the locks.
 type Differ struct {
 	At           time.Time
+	Reported     time.Time     // when the server reported the change, no earlier than it happened; zero = it did not
 	Watched      bool          // a lock that was not there before was acquired since
 	MissedEvents bool          // the server could not be read for a while: time and reason of an end are unknown
 	Reason       EventKind     // the known reason why holds ended; empty = unknown
@@ -246,7 +247,7 @@ func (d *Differ) endKind(h Holder) EventKind {
 		return d.Reason
 	}
 	switch {
-	case !h.Expires.IsZero() && !d.At.Before(h.Expires.Add(-d.Slack)):
+	case !h.Expires.IsZero() && !d.changed().Before(h.Expires.Add(-d.Slack)):
 		return Expired
 	case d.Reason == Lost:
 		return Lost
@@ -259,10 +260,19 @@ func (d *Differ) endKind(h Holder) EventKind {
 	}
 }
 
+// changed returns when the change happened, as far as that is known.
+func (d *Differ) changed() time.Time {
+	if d.Reported.IsZero() {
+		return d.At
+	}
+	return Earliest(d.Reported, d.At)
+}
+
 // end reports the end of a hold.
 func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 	d.add(kind, l, h)
 	e := &d.Events[len(d.Events)-1]
+	e.At = d.changed()
 	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {
 		e.Held = end.Sub(h.Since)
 	}

@@ -51,7 +51,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now candidate, c changes, 
 		return "", true, nil
 	case c.flushed && now.lock.Key == "":
 		return keyspace.Flushed, true, nil
-	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
+	case w.failures.missedEvents || allExpiredBy(was.lock, w.changedAt(key, c).Add(w.tracking.slack())):
 		return "", true, nil
 	}
 	aliveAt := was.firstRead.Add(w.heldFor(was, cmp.Or(w.endings.pending[key].since, c.of[key].since)))
@@ -91,6 +91,25 @@ func (w *Watcher) endReason(ctx context.Context, was, now candidate, c changes, 
 	}
 	w.locks.readAgain(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
+}
+
+// changedAt returns when a lock changed, on the server's clock: when the change was reported last, or
+// else when it was read.
+func (w *Watcher) changedAt(key string, c changes) time.Time {
+	if at := w.reportedAt(key, c); !at.IsZero() {
+		return keyspace.Earliest(at, w.reader.conn.now)
+	}
+	return w.reader.conn.now
+}
+
+// reportedAt returns when the last change of a lock was reported, on the server's clock; zero = it was not. That is
+// not before the change: the offset of the clock is that of the fastest reply.
+func (w *Watcher) reportedAt(key string, c changes) time.Time {
+	at := cmp.Or(c.of[key].repeated, c.of[key].since, w.endings.pending[key].since)
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(w.times.clockOffset)
 }
 
 // provesRelease reports whether a release message proves that the holds of a lock were released.
