@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,7 +25,7 @@ const (
 	Evicted      EventKind = "evicted"      // the server evicted the lock because its memory was full
 	Flushed      EventKind = "flushed"      // the database was emptied
 	Lost         EventKind = "lost"         // a failover or a restart of the server lost the lock before its deadline, as far as it is known
-	Vanished     EventKind = "gone"         // a hold ended while the server could not be read, or was read late; the reason is unknown
+	Vanished     EventKind = "gone"         // a hold ended, and the reason is unknown: the server could not be read, or was read late, or evicted other keys
 	ModeChanged  EventKind = "mode-changed" // a holder changed from write to read or back
 	WaiterJoined EventKind = "waiter-joined"
 	WaiterLeft   EventKind = "waiter-left"
@@ -39,6 +40,8 @@ type Event struct {
 	Holder Holder        `json:"holder,omitzero"`  // the holder that changed; zero if none did
 	Waiter Waiter        `json:"waiter,omitzero"`  // the waiter of a waiter event
 	Held   time.Duration `json:"held_ns,omitzero"` // duration of the hold that ended; 0 = unknown
+
+	Possible []EventKind `json:"possible,omitzero"` // of Vanished: the kinds of what may have happened; nil = nothing is known
 }
 
 // Ended returns when the hold of this event ended: at its deadline if it expired, else
@@ -48,6 +51,18 @@ func (e Event) Ended() time.Time {
 		return e.Holder.Expires
 	}
 	return e.At
+}
+
+// MayHave says what may have happened to a hold whose end has no known reason; "" if nothing is known of it.
+func (e Event) MayHave() string {
+	if len(e.Possible) == 0 {
+		return ""
+	}
+	kinds := make([]string, len(e.Possible))
+	for i, k := range e.Possible {
+		kinds[i] = string(k)
+	}
+	return strings.Join(kinds, " or ")
 }
 
 // TakenBy returns the holder that has taken the place of the holder of a Stolen, Replaced
@@ -134,6 +149,7 @@ type Differ struct {
 	Watched      bool          // a lock that was not there before was acquired since
 	MissedEvents bool          // the server could not be read for a while: time and reason of an end are unknown
 	Reason       EventKind     // the known reason why holds ended; empty = unknown
+	Possible     []EventKind   // with the reason Vanished: the kinds of what may have happened
 	Repeated     bool          // the lock has changed more than once since the last read
 	Slack        time.Duration // a hold that ends by so much before its deadline counts as expired
 	Jitter       time.Duration // difference between two reads of one deadline
@@ -272,7 +288,9 @@ func (d *Differ) changed() time.Time {
 func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 	d.add(kind, l, h)
 	e := &d.Events[len(d.Events)-1]
-	e.At = d.changed()
+	if e.At = d.changed(); kind == Vanished {
+		e.Possible = d.Possible
+	}
 	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {
 		e.Held = end.Sub(h.Since)
 	}

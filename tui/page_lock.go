@@ -360,7 +360,7 @@ func (s *state) details(e *keyspace.Event) string {
 		}
 		taken = verb + s.redactOwner(next.Name())
 	}
-	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
+	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl, e.MayHave())
 }
 
 // holdStatsBlock draws how the known holds of a lock ended, how long they lasted, how long the lock was free between

@@ -262,6 +262,8 @@ type Event struct {
 	Waiter  *Waiter `json:"waiter,omitzero"`
 	HeldMS  *int64  `json:"held_ms,omitzero"` // of the hold that ended
 	TTLMS   *int64  `json:"ttl_ms,omitzero"`  // absent: a hold has ended
+
+	Possible []keyspace.EventKind `json:"possible,omitzero"` // of gone: what may have happened
 }
 
 // FindingEvent is a line of `watch --json` with a finding.
@@ -273,7 +275,7 @@ type FindingEvent struct {
 
 // EventOf returns the JSON form of e.
 func EventOf(e keyspace.Event) Event {
-	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held)}
+	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held), Possible: e.Possible}
 	if e.Holder.ID != "" {
 		j.Holder = new(HolderOf(e.Holder, e.Ended()))
 	}

@@ -113,6 +113,9 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
 	}
+	if may := e.MayHave(); may != "" {
+		fmt.Fprintf(&s, ", %s", may)
+	}
 	if next, taken := e.TakenBy(); taken {
 		verb := "taken by"
 		if e.Kind == keyspace.Replaced {

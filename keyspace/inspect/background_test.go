@@ -112,6 +112,20 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	do(t, rdb, "DEL", "lock:new")
 	l.wait(t, "a deletion of a lock that was never released", l.has(keyspace.Deleted, "lock:new"))
 
+	t.Run("of a format with locks that publish no release without waiters", func(t *testing.T) {
+		f := announcing()
+		f.Formats[0].ReleaseChannel.ToWaiter = func(string) bool { return false }
+		l := started(t, rdb, f)
+		do(t, rdb, "SET", "lock:b1", "token:b1", "PX", 60_000)
+		l.wait(t, "the first", l.has(keyspace.Acquired, "lock:b1"))
+		release("lock:b1")
+		l.wait(t, "its release", l.has(keyspace.Released, "lock:b1"))
+		do(t, rdb, "SET", "lock:b2", "token:b2", "PX", 60_000)
+		l.wait(t, "another", l.has(keyspace.Acquired, "lock:b2"))
+		do(t, rdb, "DEL", "lock:b2")
+		l.wait(t, "its end", l.has(keyspace.Vanished, "lock:b2"))
+	})
+
 	take("lock:a", "token:victim")
 	do(t, rdb, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'token:other', 'PX', 70000) return 1", 1, "lock:a")
 	l.wait(t, "a theft under another deadline", l.has(keyspace.Stolen, "lock:a"))
@@ -161,17 +175,39 @@ func eventsOf(l *log, key string) []keyspace.Event {
 	return all
 }
 
-func TestAnEvictedLockWasNotReleased(t *testing.T) {
-	t.Parallel()
-	rdb := realServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
-	l := started(t, rdb, justTokens())
-	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
-	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
-	do(t, rdb, "CONFIG", "SET", "maxmemory", "1mb")
-	for range 30 {
-		_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // the server may be out of memory
+// That the server evicts keys proves nothing about this key; its notification does.
+func TestAnEvictionIsKnownIfTheServerReportsIt(t *testing.T) {
+	for notify, want := range map[string]keyspace.EventKind{"": keyspace.Vanished, "Ee": keyspace.Evicted} {
+		t.Run(notify, func(t *testing.T) {
+			t.Parallel()
+			rdb := realServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb", "--notify-keyspace-events", notify)
+			l := started(t, rdb, justTokens())
+			do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+			l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
+			do(t, rdb, "CONFIG", "SET", "maxmemory", "1mb")
+			for range 30 {
+				_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // the server may be out of memory
+			}
+			l.wait(t, "an eviction", l.has(want, "lock:a"))
+			all := eventsOf(l, "lock:a")
+			check.Equal(t, fmt.Sprint(all[len(all)-1].Possible), map[keyspace.EventKind]string{keyspace.Vanished: "[released evicted]", keyspace.Evicted: "[]"}[want])
+		})
 	}
-	l.wait(t, "an eviction", l.has(keyspace.Evicted, "lock:a"))
+}
+
+// A report that a database was emptied does not name it: a lock that was released meanwhile has a report of its own.
+func TestAFlushOfAnotherDatabaseEndsNoLock(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	l := started(t, rdb, justTokens())
+	const flush, release = "redis.call('SELECT', 1) redis.call('FLUSHDB') redis.call('SELECT', 0) ", "redis.call('DEL', KEYS[1]) "
+	for i, script := range []string{flush + release, release + flush} {
+		key := fmt.Sprint("lock:", i)
+		do(t, rdb, "SET", key, "token:1", "PX", 60_000)
+		l.wait(t, key, l.has(keyspace.Acquired, key))
+		do(t, rdb, "EVAL", script+"return 1", 1, key)
+		l.wait(t, "its release", l.has(keyspace.Released, key))
+	}
 }
 
 // A scan may read the INFO that counts an eviction before the lock is read again.
@@ -191,7 +227,7 @@ func TestAnEvictedLockWasNotReleasedAlsoIfAScanCountsTheEviction(t *testing.T) {
 		}
 	}
 	scan.Store(&evict)
-	check.Equal(t, nextEnd(t, f), keyspace.Evicted)
+	check.Equal(t, nextEnd(t, f), keyspace.Vanished)
 
 	do(t, admin, "CONFIG", "SET", "maxmemory", "100mb")
 	do(t, admin, "SET", "lock:b", "token:2", "PX", 600_000)

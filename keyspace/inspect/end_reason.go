@@ -16,6 +16,7 @@ type pendingReason struct {
 	mark     int       // when this mark has come back, all earlier messages have been received
 	replaced bool      // the lock had another holder when the change was read
 	late     bool      // the change was read late
+	flushed  bool      // a database was emptied, and no change of the lock was reported
 	reports  int       // of changes of the lock
 	since    time.Time // first report, local clock; zero = none
 }
@@ -27,10 +28,17 @@ type endings struct {
 	evictedAt time.Time                    // local time of the last INFO that counts more evictions than the one before; zero = none
 }
 
-// endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
-// Deleted, Stolen, Replaced, Lost, Vanished, or "" if the deadline decides. sure is false while a message
-// may still arrive; the lock must then be read again.
-func (w *Watcher) endReason(ctx context.Context, was, now candidate, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
+// ending is why the missing holds of a lock ended.
+type ending struct {
+	kind     keyspace.EventKind   // "" = the deadline decides
+	possible []keyspace.EventKind // of Vanished: the kinds of what may have happened
+	open     bool                 // a message may still arrive: the lock must then be read again
+}
+
+// endingOf returns why the missing holds of a lock ended. What the server did to other keys is no proof: an
+// eviction is one if the server has reported it for this key, and a flush if it has reported no change of the
+// key beside it.
+func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, evictions *evictionCheck) (ending, error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
 		_, stays := now.lock.Holder(h.ID)
@@ -39,58 +47,82 @@ func (w *Watcher) endReason(ctx context.Context, was, now candidate, c changes, 
 	before := w.locks.replaced[key]
 	switch {
 	case !gone:
-		return "", true, nil
+		return ending{}, nil
 	case c.of[key].evicted:
-		return keyspace.Evicted, true, nil
+		return ending{kind: keyspace.Evicted}, nil
 	case w.provesRelease(was.lock, c.of[key]):
 		w.noteReleased(was, c.of[key].toWaiter)
-		return keyspace.Released, true, nil
+		return ending{kind: keyspace.Released}, nil
 	case before != nil && w.lostWith(before, was):
-		return keyspace.Lost, true, nil
-	case before != nil:
-		return "", true, nil
-	case c.flushed && now.lock.Key == "":
-		return keyspace.Flushed, true, nil
-	case w.failures.missedEvents || allExpiredBy(was.lock, w.changedAt(key, c).Add(w.tracking.slack())):
-		return "", true, nil
-	}
-	aliveAt := was.firstRead.Add(w.heldFor(was, cmp.Or(w.endings.pending[key].since, c.of[key].since)))
-	if evicted, err := evictions.evictedSince(ctx, w, aliveAt); err != nil || evicted && now.lock.Key == "" {
-		return keyspace.Evicted, true, err
+		return ending{kind: keyspace.Lost}, nil
+	case before != nil, w.failures.missedEvents, allExpiredBy(was.lock, w.changedAt(key, c).Add(w.tracking.slack())):
+		return ending{}, nil
 	}
 	p, pending := w.endings.pending[key]
 	change, reported := c.of[key]
+	if flushed := c.flushed || p.flushed; flushed && !reported && p.reports == 0 && now.lock.Key == "" {
+		return w.endingByFlush(ctx, key, p, pending), nil
+	}
+	aliveAt := was.firstRead.Add(w.heldFor(was, cmp.Or(p.since, change.since)))
+	if evicted, err := evictions.evictedSince(ctx, w, aliveAt); err != nil || evicted && now.lock.Key == "" {
+		return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, keyspace.Evicted}}, err
+	}
 	if p.late && reported || change.repeated.Sub(change.since) > maxUnread { // another change, before the read that came late or after it
-		return keyspace.Vanished, true, nil // it may have ended at a deadline that was not read
+		return ending{kind: keyspace.Vanished}, nil // it may have ended at a deadline that was not read
 	}
 	announced, late := w.releaseAnnounced(was), p.late || reported && w.tracking.conn != nil && w.times.readEnd.Sub(change.since) > maxUnread
 	p.reports += c.reports(key)
 	replaced := wasReplaced(was.lock, now.lock) && p.reports < 2
+	came := p.conn == w.tracking.conn && p.mark <= w.tracking.marks.received
 	switch {
 	case !announced && !late && !replaced:
-		return "", true, nil
+		return ending{}, nil
 	case !announced && !late && w.tracking.conn == nil: // changes are not reported
-		return keyspace.Replaced, true, nil
+		return ending{kind: keyspace.Replaced}, nil
 	case !pending:
-		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, p.reports, c.of[key].since}
+		p = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, false, p.reports, change.since}
 	case p.conn != w.tracking.conn && late: // messages on the old connection are lost
-		return keyspace.Vanished, true, nil
-	case (p.conn != w.tracking.conn || p.mark <= w.tracking.marks.received) && !announced && replaced:
-		return keyspace.Replaced, true, nil
-	case p.conn != w.tracking.conn:
-		return "", true, nil
-	case p.mark <= w.tracking.marks.received && !announced:
-		return "", true, nil
-	case p.mark <= w.tracking.marks.received && p.replaced:
-		return keyspace.Stolen, true, nil
+		return ending{kind: keyspace.Vanished}, nil
+	case (p.conn != w.tracking.conn || came) && !announced && replaced:
+		return ending{kind: keyspace.Replaced}, nil
+	case p.conn != w.tracking.conn, came && !announced:
+		return ending{}, nil
+	case came && p.replaced:
+		return w.endingWithoutRelease(was, keyspace.Stolen), nil
+	case came:
+		return w.endingWithoutRelease(was, keyspace.Deleted), nil
+	}
+	return w.readAgain(key, p), nil
+}
+
+// endingWithoutRelease returns that a hold ended without the message of a release. That proves nothing if only other
+// locks of its family have published one, and some locks of its format publish none without waiters.
+func (w *Watcher) endingWithoutRelease(was candidate, kind keyspace.EventKind) ending {
+	if _, published := w.endings.published.Get(was.lock.ID()); published || was.format.ReleaseChannel.ToWaiter == nil {
+		return ending{kind: kind}
+	}
+	return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, kind}}
+}
+
+// endingByFlush returns why a lock is gone after a report that a database was emptied, which does not name the
+// database. A client that ends a hold causes a report of its own, also if the read was earlier.
+func (w *Watcher) endingByFlush(ctx context.Context, key string, p pendingReason, pending bool) ending {
+	switch {
+	case !pending:
+		p = pendingReason{conn: w.tracking.conn, mark: w.tracking.sendMark(ctx), flushed: true}
+	case p.conn != w.tracking.conn: // messages on the old connection are lost
+		return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, keyspace.Flushed}}
 	case p.mark <= w.tracking.marks.received:
-		return keyspace.Deleted, true, nil
+		return ending{kind: keyspace.Flushed}
 	}
-	if pending {
-		w.endings.pending[key] = p
-	}
+	return w.readAgain(key, p)
+}
+
+// readAgain postpones the judgement of an end until the lock is read again.
+func (w *Watcher) readAgain(key string, p pendingReason) ending {
+	w.endings.pending[key] = p
 	w.locks.readAgain(key, w.reader.conn.now.Add(releaseGrace))
-	return "", false, nil
+	return ending{open: true}
 }
 
 // changedAt returns when a lock changed, on the server's clock: when the change was reported last, or
@@ -145,16 +177,15 @@ func (w *Watcher) releaseAnnounced(was candidate) bool {
 // noteReleased records that the release of a lock was published, to all subscribers or
 // to one waiter.
 func (w *Watcher) noteReleased(was candidate, toWaiter bool) {
-	always, known := w.endings.published.Get(was.lock.ID())
-	w.endings.published.Put(was.lock.ID(), (always || !known) && !toWaiter)
-	if channel := was.format.ReleaseChannel; channel != nil && channel.ToWaiter == nil {
-		w.endings.published.Put(familyID(was.lock), true)
+	for _, id := range []keyspace.ID{was.lock.ID(), familyID(was.lock)} {
+		always, known := w.endings.published.Get(id)
+		w.endings.published.Put(id, (always || !known) && !toWaiter)
 	}
 }
 
 // releaseReported reports whether releases of a lock are published, and whether that is
 // so without waiters. For a lock without a known release, other locks of the same
-// format and family decide, if the format publishes all releases in the same way.
+// format and family decide.
 func (w *Watcher) releaseReported(l *keyspace.Lock) (always, known bool) {
 	if always, known = w.endings.published.Get(l.ID()); known {
 		return always, true

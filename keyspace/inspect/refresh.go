@@ -200,11 +200,11 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		delete(w.locks.denied, key)
 		reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
 		changed := w.reportedAt(key, c)
-		reason, sure, err := w.endReason(ctx, was, now, c, evictions)
+		end, err := w.endingOf(ctx, was, now, c, evictions)
 		if err != nil {
 			return err
 		}
-		if !sure {
+		if end.open {
 			continue
 		}
 		delete(w.endings.pending, key)
@@ -214,7 +214,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			d.Watched, d.MissedEvents = false, true
 			delete(w.locks.replaced, key)
 		}
-		d.Repeated, d.Reason, d.Reported = !c.of[key].repeated.IsZero(), reason, changed
+		d.Repeated, d.Reason, d.Possible, d.Reported = !c.of[key].repeated.IsZero(), end.kind, end.possible, changed
 		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, reportedAt)
 		switch {
 		case !exists:

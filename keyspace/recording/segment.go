@@ -133,13 +133,14 @@ type frameEvent struct {
 	Before *int               `json:"before,omitzero"`
 	Lock   *keyspace.Lock     `json:"lock,omitzero"`
 
-	HolderNo     int              `json:"holder_no,omitzero"`      // of the lock
-	PrevHolderNo int              `json:"prev_holder_no,omitzero"` // of the lock before the frame
-	Holder       *keyspace.Holder `json:"holder,omitzero"`
-	WaiterNo     int              `json:"waiter_no,omitzero"`
-	PrevWaiterNo int              `json:"prev_waiter_no,omitzero"`
-	Waiter       *keyspace.Waiter `json:"waiter,omitzero"`
-	Held         time.Duration    `json:"held_ns,omitzero"`
+	HolderNo     int                  `json:"holder_no,omitzero"`      // of the lock
+	PrevHolderNo int                  `json:"prev_holder_no,omitzero"` // of the lock before the frame
+	Holder       *keyspace.Holder     `json:"holder,omitzero"`
+	WaiterNo     int                  `json:"waiter_no,omitzero"`
+	PrevWaiterNo int                  `json:"prev_waiter_no,omitzero"`
+	Waiter       *keyspace.Waiter     `json:"waiter,omitzero"`
+	Held         time.Duration        `json:"held_ns,omitzero"`
+	Possible     []keyspace.EventKind `json:"possible,omitzero"`
 }
 
 // serverState is a snapshot without its time, locks, events and notices.

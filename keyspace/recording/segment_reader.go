@@ -390,7 +390,7 @@ func (r *eventReader) after(f *frame, locks []*lockEntry) ([]keyspace.Event, err
 	all := make([]keyspace.Event, len(f.Events))
 	for i := range f.Events {
 		in, out := &f.Events[i], &all[i]
-		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Lock: r.was[i]}
+		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Possible: in.Possible, Lock: r.was[i]}
 		if in.At.IsZero() {
 			out.At = f.At
 		}
