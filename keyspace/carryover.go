@@ -145,11 +145,13 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 			}
 		}
 		switch {
-		case !h.Since.IsZero():
-		case held:
+		case held && (h.Since.IsZero() || !before.Since.IsZero()):
 			h.Since, h.Seen = before.Since, before.Seen
-		default:
+		case held, began.IsZero():
+		case h.Since.IsZero():
 			h.Since = began
+		case d.Lag > 0: // the time in a token is that of the attempt, on the clock of the client
+			h.Since = Earliest(Later(h.Since, began.Add(-d.Lag)), began)
 		}
 		if h.Since.IsZero() && h.Seen.IsZero() {
 			h.Seen = d.At

@@ -48,6 +48,19 @@ func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 	check.Equal(t, now.Locks[0].Holders[0].Since, began.Add(-time.Hour), "it began at")
 }
 
+// A watched begin is that of the watch: the token has the time of the attempt, on the clock of the client.
+func TestAWatchedHoldBeginsWhenItIsSeen(t *testing.T) {
+	now := began.Add(time.Minute)
+	d := Differ{At: now, Lag: 100 * time.Millisecond}
+	for token, want := range map[time.Duration]time.Duration{-4 * time.Second: -100 * time.Millisecond, -20 * time.Millisecond: -20 * time.Millisecond, 4 * time.Second: 0} {
+		l := heldBy("a", 90)
+		l.Holders[0].Since = now.Add(token)
+		seen := d.CarryOver(Lock{}, l, false, now)
+		check.Equal(t, seen.Holders[0].Since.Sub(now), want, "the begin of a hold whose token is of %v", token)
+		check.Equal(t, d.CarryOver(seen, l, true, now).Holders[0].Since.Sub(now), want, "its begin, as read again")
+	}
+}
+
 func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 	s := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	for i, step := range []struct {

@@ -34,7 +34,7 @@ const (
 
 // Event is one change of one lock.
 type Event struct {
-	At     time.Time     `json:"at,omitzero"` // on the server's clock, when the change was read; of an end that the server reported, the time of the report
+	At     time.Time     `json:"at,omitzero"` // on the server's clock, when the server reported the change, or else when it was read
 	Kind   EventKind     `json:"kind,omitzero"`
 	Lock   Lock          `json:"lock,omitzero"`    // the lock after the change; as last seen if it is gone
 	Holder Holder        `json:"holder,omitzero"`  // the holder that changed; zero if none did
@@ -152,6 +152,7 @@ type Differ struct {
 	Possible     []EventKind   // with the reason Vanished: the kinds of what may have happened
 	Repeated     bool          // the lock has changed more than once since the last read
 	Slack        time.Duration // a hold that ends by so much before its deadline counts as expired
+	Lag          time.Duration // by which a change is reported or read late, at most; 0 = unknown
 	Jitter       time.Duration // difference between two reads of one deadline
 	Spread       time.Duration // sum of the uncertainties of the two deadlines of this lock
 	Held         time.Duration // how long, at least, the holder had held this lock under its deadline
@@ -159,7 +160,7 @@ type Differ struct {
 }
 
 func (d *Differ) add(kind EventKind, l Lock, h Holder) {
-	d.Events = append(d.Events, Event{At: d.At, Kind: kind, Lock: l, Holder: h})
+	d.Events = append(d.Events, Event{At: d.changed(), Kind: kind, Lock: l, Holder: h})
 }
 
 // Added reports a lock that is new.
@@ -288,7 +289,7 @@ func (d *Differ) changed() time.Time {
 func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 	d.add(kind, l, h)
 	e := &d.Events[len(d.Events)-1]
-	if e.At = d.changed(); kind == Vanished {
+	if kind == Vanished {
 		e.Possible = d.Possible
 	}
 	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {
@@ -342,7 +343,7 @@ func (d *Differ) queue(was, l Lock) {
 }
 
 func (d *Differ) addWaiter(kind EventKind, l Lock, w Waiter) {
-	d.Events = append(d.Events, Event{At: d.At, Kind: kind, Lock: l, Waiter: w})
+	d.Events = append(d.Events, Event{At: d.changed(), Kind: kind, Lock: l, Waiter: w})
 }
 
 func isWaiting(l Lock, id string) bool {

@@ -306,7 +306,7 @@ const exactJitter = time.Millisecond
 func (w *Watcher) newDiffer() keyspace.Differ {
 	d := keyspace.Differ{
 		At: w.reader.conn.now, Watched: w.scan.complete && !w.failures.missedEvents, MissedEvents: w.failures.missedEvents,
-		Slack: w.tracking.slack(), Jitter: keyspace.DeadlineJitter,
+		Slack: w.tracking.slack(), Lag: w.tracking.lag(), Jitter: keyspace.DeadlineJitter,
 	}
 	if w.reader.exact() {
 		d.Jitter = exactJitter
@@ -330,7 +330,9 @@ func (w *Watcher) keepFirstRead(was candidate, now *candidate) {
 func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ) {
 	began := time.Time{}
 	if known && !d.MissedEvents || d.Watched {
-		began = d.At
+		if began = d.At; !d.Reported.IsZero() {
+			began = keyspace.Earliest(d.Reported, d.At)
+		}
 	}
 	if known && was.lock.Node != now.lock.Node {
 		was.lock, d.Repeated = new(keyspace.RebaseDeadlines(*was.lock, *now.lock)), true

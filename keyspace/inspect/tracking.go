@@ -217,6 +217,14 @@ func (t *tracking) slack() time.Duration {
 	return keyspace.ExpirySlack
 }
 
+// lag returns by how much a change is reported, or read, late at most.
+func (t *tracking) lag() time.Duration {
+	if t.mode() == keyspace.Push {
+		return maxReportDelay
+	}
+	return pollEvery
+}
+
 // uncoveredKeys lists the locks that must be polled because their changes are not
 // reported.
 func (t *tracking) uncoveredKeys(known lockSet) []string {
