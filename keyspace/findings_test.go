@@ -63,7 +63,7 @@ func TestFindings(t *testing.T) {
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed a hundred times, until its renewals stopped", with(mutex(holder("a", hour)), func(l *keyspace.Lock) {
 			l.Renewals, l.Renewed, l.RenewedEvery = 100, at(1000), time.Second
-		}), 15_000, "", ""},
+		}), 15_000, "renewals-stopped", "the next renewal is 13 s late"},
 		{"renewed a hundred times, within a configured limit", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.OverdueIn = 100, at(1000), time.Hour }), 2000, "", ""},
 		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},
 		{"free, with a waiter", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
@@ -333,6 +333,8 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		{"a fast renewal is read late", renewed(func(l *keyspace.Lock) { l.RenewedEvery = 100 * time.Millisecond }), 30_290, "", ""},
 		{"no deadline", renewed(func(l *keyspace.Lock) { l.Expires, l.NoTTL = time.Time{}, true }), 45_000, "", ""},
 
+		{"two missed renewals of a long lease", renewed(func(l *keyspace.Lock) { l.Expires = at(300_000) }), 59_000, "", ""},
+		{"three missed renewals of a long lease", renewed(func(l *keyspace.Lock) { l.Expires = at(300_000) }), 60_000, "renewals-stopped warning", "the next renewal is 20 s late"},
 		{"a wait of almost 30 s", waits(same), 29_900, "", ""},
 		{"a wait of 30 s", waits(same), 30_000, "long-wait warning", "for 30 s"},
 		{"a wait of 60 s", waits(same), 60_000, "long-wait critical", "for 1 m"},

@@ -14,6 +14,7 @@ const (
 	regularFrom  = 3                      // renewals
 	renewalLag   = 200 * time.Millisecond // by which a renewal is read late, at most
 	spare        = 10                     // renewals that a hold can miss without danger
+	missed       = 3                      // renewals after which they have stopped, however far the deadline is
 )
 
 // MaxBreak is how long no waiter may be seen while clients wait without a break: some locks show
@@ -46,12 +47,12 @@ func slowHandOff(l *Lock, now time.Time) string {
 		humanize.Duration(p.HandOffP50), humanize.Duration(p.HoldP50), waiters)
 }
 
-// renewalsStopped finds holds that were renewed regularly, and whose next renewal is late. A
-// hold whose deadline is far away, compared with its renewals, is in no danger yet.
+// renewalsStopped finds holds that were renewed regularly, and whose next renewal is late. If the
+// deadline is far away, compared with the renewals, several of them must be missing.
 func renewalsStopped(l *Lock, now time.Time) string {
 	late := l.renewalLate(now)
 	left, expires := l.TTL(now)
-	if late == 0 || l.Renewals < regularFrom || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery {
+	if late == 0 || l.Renewals < regularFrom || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery && late < (missed-1)*l.RenewedEvery {
 		return ""
 	}
 	return fmt.Sprintf("Renewed every %s, and the next renewal is %s late: the lock ends in %s.",
