@@ -90,8 +90,8 @@ func (s *state) quietMinute(l *keyspace.Lock) contention.Past {
 }
 
 // mostBlocked returns the lock for which clients waited most in the last minute, with its
-// figures. Its source is "" if no client waited.
-func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
+// figures: one that blocks a client now, if there is one. Its source is "" if no client waited.
+func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class, blocks bool) {
 	var most time.Duration
 	for id, n := range s.timeline.each {
 		var sum time.Duration
@@ -99,13 +99,14 @@ func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 			length, _ := w.Length()
 			sum += time.Duration(w.Clients) * length
 		}
-		if sum > most || sum == most && sum > 0 && id.Compare(worst) < 0 {
-			worst, most = id, sum
+		now := sum > 0 && n.holder() != "" && n.waiters() > 0
+		if now && !blocks || now == blocks && (sum > most || sum == most && sum > 0 && id.Compare(worst) < 0) {
+			worst, most, blocks = id, sum, now
 		}
 	}
 	var sum contention.Sum
 	sum.Add(s.lastMinuteOf(worst))
-	return worst, sum.Class(0, "")
+	return worst, sum.Class(0, ""), blocks
 }
 
 // waiting is what the locks page says of the waiting in the last minute.
@@ -115,6 +116,7 @@ type waiting struct {
 	filter  string    // by which the locks were chosen
 	most    keyspace.ID
 	figures contention.Class                  // of that lock
+	blocks  bool                              // a client waits for it now; else nobody waits for a held lock
 	rows    []lockRow                         // grouped by class, those with the most waiting first
 	classes map[keyspace.ID]*contention.Class // that of each row, by its lock; nil = the rows are not grouped by class
 }
@@ -133,7 +135,7 @@ func (p *locksPage) planSums(s *state) {
 	p.plan = func() waiting {
 		s := copied
 		w := waiting{known: true, at: s.clock(), filter: filter.text}
-		w.most, w.figures = s.mostBlocked()
+		w.most, w.figures, w.blocks = s.mostBlocked()
 		if grouped {
 			w.groupByClass(s, append(locks, s.recent(&filter)...))
 		}

@@ -426,7 +426,11 @@ func (p *locksPage) mostText(s *state) string {
 	if p.waiting.figures.Worst == "" {
 		return ""
 	}
-	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
+	when := ""
+	if !p.waiting.blocks {
+		when = "last minute "
+	}
+	return fmt.Sprintf("%smost blocked: %s by %s (%.0f%%)", when, s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
 // some returns a number with a word; "" for 0.

@@ -42,8 +42,11 @@ func TestLocksAreShownByClass(t *testing.T) {
 		check.True(t, strings.HasPrefix(row, want), "the row of the class is %q, want %q", row, want)
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
 		v.locks, v.locks[2].Waiters = v.locks[:3], nil
-		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
-		d.wait(time.Minute).want("── orders:2 ──").wantNot("most blocked", "s/s")
+		d.wait(30*time.Second).want("last minute most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
+		v.locks[2].Waiters = []keyspace.Waiter{{ID: "ship-4"}} // it blocks a client now
+		d.wait(5 * time.Second).want("most blocked: orders:2 by pay-2").wantNot("last minute most")
+		v.locks[2].Waiters = nil
+		d.wait(70*time.Second).want("── orders:2 ──").wantNot("most blocked", "s/s")
 	})
 }
 
@@ -168,7 +171,7 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		p.arrange(&a.state)
 		plan = p.plan
 		want = waiting{filter: p.filter.text}
-		want.most, want.figures = a.mostBlocked()
+		want.most, want.figures, _ = a.mostBlocked()
 		recent := a.recent(&p.filter)
 		sumOneByOne(&want, a, recent)
 		waited += len(want.figures.Source)
