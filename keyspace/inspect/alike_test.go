@@ -55,8 +55,7 @@ func TestACrowdedClassIsSampled(t *testing.T) {
 		a.add("job:*", keys)
 		a.endPass()
 	}
-	check.True(t, len(sampled) >= keys && most <= maxObserved,
-		"in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
+	check.True(t, len(sampled) >= keys && most <= maxObserved, "in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
 	a.sample = false
 	check.True(t, a.skips("job:*", a.passes%alikeSample), "it is sampled though no more keys can be observed")
 }
@@ -74,8 +73,7 @@ func TestTheNumberOfClassesIsBounded(t *testing.T) {
 	none.add("job:*", 1000)
 	none.use("job:1")
 	none.endPass()
-	check.True(t, !none.isCrowded("job:*") && none.takeFresh() == nil && none.problems() == nil,
-		"nothing is counted, and something is crowded")
+	check.True(t, !none.isCrowded("job:*") && none.takeFresh() == nil && none.problems() == nil, "nothing is counted, and something is crowded")
 }
 
 // A Redlock's possible locks are dropped by class after the votes, not before.
@@ -95,8 +93,7 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 		return keyspace.Merge(parts, keyspace.MergeOptions{Redlock: true, MinConfidence: keyspace.Possible})
 	}
 	none := merged(0)
-	check.True(t, len(none.Locks) == 0 && len(none.Problems) == 1,
-		"of 500 keys without a majority, %d are shown: %q", len(none.Locks), none.Problems)
+	check.True(t, len(none.Locks) == 0 && len(none.Problems) == 1, "of 500 keys without a majority, %d are shown: %q", len(none.Locks), none.Problems)
 	check.Equal(t, len(merged(3).Locks), 500, "locks that are shown of 500 keys, three with a majority")
 }
 

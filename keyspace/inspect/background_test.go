@@ -53,8 +53,7 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("late by p50 %v, at most %v", late[locks/2], late[locks-1])
-	check.AtMost(t, late[locks/2], 300*time.Millisecond,
-		"p50 of the delay, which is half a second if scans and not deadlines find them,")
+	check.AtMost(t, late[locks/2], 300*time.Millisecond, "p50 of the delay, which is half a second if scans and not deadlines find them,")
 	check.True(t, late[0] >= -2*time.Millisecond, "an expiry was reported %v before it happened", -late[0])
 }
 
@@ -484,8 +483,7 @@ func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			check.Equal(t, seen(keyspace.Stolen), 0,
-				"of %d proper releases it has seen %d, and thefts", done.Load(), seen(keyspace.Released))
+			check.Equal(t, seen(keyspace.Stolen), 0, "of %d proper releases it has seen %d, and thefts", done.Load(), seen(keyspace.Released))
 		})
 	}
 }
@@ -513,8 +511,7 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		off := want[e.Key].Sub(e.Expires)
-		check.True(t, off >= 0 && off <= e.Spread && e.Expires.IsZero() == want[e.Key].IsZero(),
-			"%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
+		check.True(t, off >= 0 && off <= e.Spread && e.Expires.IsZero() == want[e.Key].IsZero(), "%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
 		if e.Spread == 0 {
 			exact++
 		}
@@ -522,8 +519,7 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
 	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{f}})
-	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0,
-		"%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
+	check.True(t, len(s.Locks) == len(want) && len(s.Problems) == 0, "%d locks, want %d, and no problem: %q", len(s.Locks), len(want), s.Problems)
 	for _, l := range s.Locks {
 		check.AtMost(t, want[l.Key].Sub(l.Expires).Abs(), 500*time.Millisecond, "the deadline of %s is off by", l.Key)
 	}

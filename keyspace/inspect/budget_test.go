@@ -42,8 +42,7 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 		const busy = time.Millisecond
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, busy, 0) // spends what was saved before
-		check.Between(t, keepAsking(t, p, 1000, busy, 0), 9900*time.Millisecond, 10100*time.Millisecond,
-			"1,000 requests of 1 ms take 10 s, and took")
+		check.Between(t, keepAsking(t, p, 1000, busy, 0), 9900*time.Millisecond, 10100*time.Millisecond, "1,000 requests of 1 ms take 10 s, and took")
 		time.Sleep(time.Hour)
 		check.AtLeast(t, keepAsking(t, p, 1000, busy, 0), 9700*time.Millisecond, "after an hour of rest they took")
 	})

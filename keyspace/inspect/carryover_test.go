@@ -93,13 +93,11 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		got := byKey(now.Events)
 		check.True(t, maps.EqualFunc(got, want, slices.Equal), "events %v, want %v", got, want)
 		for _, e := range now.Events {
-			check.True(t, e.Kind != keyspace.Lost || e.Held.Round(time.Second) == 35*time.Second,
-				"%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
+			check.True(t, e.Kind != keyspace.Lost || e.Held.Round(time.Second) == 35*time.Second, "%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
 		}
 		i := slices.IndexFunc(now.Locks, func(l *keyspace.Lock) bool { return l.Key == "kept" })
 		l := now.Locks[i]
-		check.True(t, l.Holders[0].Since.Equal(begin) && l.Renewals == 1 && l.Node == "10.0.0.2:6379",
-			"the lock that is kept has lost its past: %+v", l)
+		check.True(t, l.Holders[0].Since.Equal(begin) && l.Renewals == 1 && l.Node == "10.0.0.2:6379", "the lock that is kept has lost its past: %+v", l)
 		check.DeepEqual(t, words(next(t, w).Events), []string(nil), "again, the events are")
 	})
 }
@@ -122,8 +120,7 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 		other.DB = 1
 		elsewhere := follow(rdb, other)
 		events := next(t, elsewhere).Events
-		check.True(t, !slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Expired }),
-			"another database has the events %v", words(events))
+		check.True(t, !slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Expired }), "another database has the events %v", words(events))
 		elsewhere.Close()
 		again := follow(rdb, o)
 		defer again.Close()
@@ -177,7 +174,6 @@ func TestAMasterThatBecomesAReplicaFlushesNothing(t *testing.T) {
 	do(t, rdb, "REPLICAOF", host, port)
 	l.wait(t, "the loss", l.has(keyspace.Lost, "lock:lost"))
 	for _, e := range l.all() {
-		check.False(t, e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && (e.Kind.Ends() || e.Kind == keyspace.Discovered),
-			"%s is %s", e.Lock.Key, e.Kind)
+		check.False(t, e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && (e.Kind.Ends() || e.Kind == keyspace.Discovered), "%s is %s", e.Lock.Key, e.Kind)
 	}
 }

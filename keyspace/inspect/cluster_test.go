@@ -106,12 +106,10 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 			}
 			s, err := f.Snapshot(t.Context())
 			check.NoError(t, err)
-			check.True(t, s.Complete && len(s.Locks) == want,
-				"complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
+			check.True(t, s.Complete && len(s.Locks) == want, "complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			for i, sc := range all {
 				read, err := sc.ReadKey(t.Context(), key(i))
-				check.True(t, err == nil && len(read.Locks) == 1 && read.Locks[0].Holders[0].ID == "token:"+fmt.Sprint(i),
-					"%s: read %+v, %v", key(i), read, err)
+				check.True(t, err == nil && len(read.Locks) == 1 && read.Locks[0].Holders[0].ID == "token:"+fmt.Sprint(i), "%s: read %+v, %v", key(i), read, err)
 			}
 		}
 	}
@@ -175,8 +173,7 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys could not be read while moving") &&
 		strings.Contains(said, "may not run ASKING"), "complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	s, err = NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
-	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete,
-		"on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
+	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete, "on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
 }
 
 // In a cluster that is down because a master is missing, SCAN lists keys that

@@ -30,8 +30,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		w.unreported.limit()
 	}
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(fixed{snap: w.takeSnapshot()}, fixed{snap: w.takeSnapshot()})))
-	check.True(t, len(s.Events) == eventsKept && s.EventsDropped == 3,
-		"%d events, %d dropped; want %d and 3", len(s.Events), s.EventsDropped, eventsKept)
+	check.True(t, len(s.Events) == eventsKept && s.EventsDropped == 3, "%d events, %d dropped; want %d and 3", len(s.Events), s.EventsDropped, eventsKept)
 }
 
 // A connection to a server that accepts it and is silent can be closed at once.

@@ -27,11 +27,9 @@ func TestAMeterCountsWhatTheServerCounts(t *testing.T) {
 	var all int64
 	for command, n := range u.Commands {
 		all += n
-		check.True(t, strings.HasPrefix(calls[command], fmt.Sprintf("calls=%d,", n)),
-			"%d × %s, and the server says %s", n, command, calls[command])
+		check.True(t, strings.HasPrefix(calls[command], fmt.Sprintf("calls=%d,", n)), "%d × %s, and the server says %s", n, command, calls[command])
 	}
-	check.True(t, all == s.Cost.Commands && u.ServerTime == s.Cost.ServerTime && u.Commands["scan"] != 0 && u.ServerTime != 0,
-		"the meter says %v, the snapshot %+v", u, s.Cost)
+	check.True(t, all == s.Cost.Commands && u.ServerTime == s.Cost.ServerTime && u.Commands["scan"] != 0 && u.ServerTime != 0, "the meter says %v, the snapshot %+v", u, s.Cost)
 }
 
 // A known scan keeps its time until the next one is complete.

@@ -77,8 +77,7 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 	q := MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond}
 	began := time.Now()
 	_, err := Monitor(t.Context(), rdb, q)
-	check.True(t, errors.Is(err, ErrNotSighted) && time.Since(began) >= 200*time.Millisecond,
-		"after %v, the error is %v", time.Since(began), err)
+	check.True(t, errors.Is(err, ErrNotSighted) && time.Since(began) >= 200*time.Millisecond, "after %v, the error is %v", time.Since(began), err)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for !strings.Contains(rdb.ClientList(ctx).Val(), "flags=O") {
@@ -299,8 +298,7 @@ func TestABusyServerEndsMonitor(t *testing.T) {
 		text := &ticking{line: "+1.0 [0 10.2.3.4:1] \"GET\" \"x\"\r\n", lines: 20 * perSecond, every: time.Second / time.Duration(perSecond)}
 		err := m.read(bufio.NewReaderSize(text, 4096), func() time.Time { return text.now }, nil)
 		busy, is := errors.AsType[BusyError](err)
-		check.True(t, is == want && (!is || busy.PerSecond == int64(perSecond)),
-			"with %d commands per second the error is %v", perSecond, err)
+		check.True(t, is == want && (!is || busy.PerSecond == int64(perSecond)), "with %d commands per second the error is %v", perSecond, err)
 	}
 }
 
@@ -358,6 +356,5 @@ func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	})
 	want := []string{"client set", "client eval", "script del"}
 	check.True(t, slices.Equal(got, want) && errors.Is(err, context.Canceled), "it passes on %q, %v, want %q", got, err, want)
-	check.ErrorIs(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil,
-		"the end of the window is an error")
+	check.ErrorIs(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
 }
