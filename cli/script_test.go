@@ -51,7 +51,7 @@ func (m isolated) Run() int {
 	defer func() { _ = remove() }()
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
-	return servertest.Tests{M: m.M, Parallel: 16}.Run()
+	return servertest.Tests{M: m.M, Parallel: 20}.Run()
 }
 
 // socketDir is t.TempDir with a short path, because that of a socket has about 100 bytes at most.

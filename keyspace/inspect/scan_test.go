@@ -72,7 +72,7 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 }
 
 func TestMain(m *testing.M) {
-	servertest.Tests{M: m, Parallel: 12}.Run()
+	servertest.Tests{M: m, Parallel: 20}.Run()
 }
 
 // realServer starts a redis-server and returns a client of it.
