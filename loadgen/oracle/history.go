@@ -161,15 +161,15 @@ func (h *History) proveKey(p *Proof, all []recordedHold) {
 		}
 		return r.left < r.got
 	})
-	for r, others := range overlapping(all, h.Limit) {
+	for r, before := range overlapping(all, h.Limit) {
 		if !p.Sound {
 			break // the first one is named
 		}
-		had := fmt.Sprintf("%s had %s", others[0].owner(), h.names[r.key])
+		had := fmt.Sprintf("%s had %s", before.owner(), h.names[r.key])
 		if h.Limit > 1 {
-			had = fmt.Sprintf("%d clients had %s, %s among them", h.Limit, h.names[r.key], others[0].owner())
+			had = fmt.Sprintf("%d clients had %s, %s among them", h.Limit, h.names[r.key], before.owner())
 		}
-		p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, h.moment(others[0].got), h.moment(others[0].left), r.owner(), h.moment(r.got)))
+		p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, h.moment(before.got), h.moment(before.left), r.owner(), h.moment(r.got)))
 	}
 	number := int64(0)
 	for _, r := range all {
@@ -186,28 +186,25 @@ func (h *History) proveKey(p *Proof, all []recordedHold) {
 	}
 }
 
-// overlapping yields each hold of one key that begins while others have the key that exclude it, with
-// these: a reader, or as many others as the limit. All are sorted by their begins.
-func overlapping(all []recordedHold, limit int) iter.Seq2[recordedHold, []recordedHold] {
-	return func(yield func(recordedHold, []recordedHold) bool) {
+// overlapping yields each hold of one key that begins while others exclude it, with the one of them
+// that ends last, or of as many as the limit, first. All are sorted by their begins.
+func overlapping(all []recordedHold, limit int) iter.Seq2[recordedHold, recordedHold] {
+	return func(yield func(r, before recordedHold) bool) {
 		writers := lastHolds{limit: max(limit, 1)}
-		reader := []recordedHold{{left: math.MinInt64}} // the one with the latest end so far
+		reader := recordedHold{left: math.MinInt64} // the one with the latest end so far
 		for _, r := range all {
-			var others []recordedHold
-			switch {
-			case writers.earliest().left > r.got:
-				others = writers.heap
-			case !r.shared && reader[0].left > r.got:
-				others = reader
+			before := writers.earliest()
+			if !r.shared && reader.left > before.left {
+				before = reader
 			}
-			if others != nil && !yield(r, others) {
+			if before.left > r.got && !yield(r, before) {
 				return
 			}
 			switch {
 			case !r.shared:
 				writers.add(r)
-			case r.left > reader[0].left:
-				reader[0] = r
+			case r.left > reader.left:
+				reader = r
 			}
 		}
 	}
@@ -238,9 +235,8 @@ func (h *History) proveLate(p *Proof, certain, late []recordedHold) {
 		at, until, twice := max(r.asked, r.left), r.got, false
 		ordered := !r.shared && h.Limit <= 1 && r.fence > 0
 		if ordered {
-			var next int
-			next, twice = slices.BinarySearchFunc(numbered, r.fence, func(o recordedHold, fence int64) int { return cmp.Compare(o.fence, fence) })
-			twice = twice || r.fence == last.fence
+			next, known := slices.BinarySearchFunc(numbered, r.fence, func(o recordedHold, fence int64) int { return cmp.Compare(o.fence, fence) })
+			twice = known || r.fence == last.fence
 			at = max(at, last.got)
 			if next > 0 {
 				at = max(at, numbered[next-1].left)
@@ -249,10 +245,7 @@ func (h *History) proveLate(p *Proof, certain, late []recordedHold) {
 				until = min(until, numbered[next].got)
 			}
 		}
-		room := func() bool {
-			return Admits(writers.inside(at)+1, readers.inside(at), h.Limit) || r.shared && writers.inside(at) == 0
-		}
-		for at <= until && !room() {
+		for at <= until && !Admits(writers.inside(at)+1, readers.inside(at), h.Limit) && !(r.shared && writers.inside(at) == 0) {
 			at = min(writers.next(at), readers.next(at))
 		}
 		if twice || at > until {

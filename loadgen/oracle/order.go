@@ -63,19 +63,15 @@ func (h *History) Crossings() Crossings {
 
 // judge returns the settled crossings, and with them those that began before a place.
 func (h *History) judge(before int64) Crossings {
-	found, excused := make(map[int64]Crossing), make(map[int64]bool) // by begin
-	for all := range byKey(slices.Concat(h.parts...)) {
-		for r, others := range overlapping(all, h.Limit) {
-			if _, known := found[r.got]; known || r.settled || r.got >= before {
-				continue // by another key
+	found, excused := make(map[int64]recordedHold), make(map[int64]bool) // by begin
+	all := slices.Concat(h.parts...)
+	for ofKey := range byKey(all) {
+		for r := range overlapping(ofKey, h.Limit) {
+			if _, known := found[r.got]; !known && !r.settled && r.got < before { // known: by another key
+				found[r.got], excused[r.got] = r, true
 			}
-			o := Crossing{Key: h.names[r.key], Client: r.owner()}
-			for _, other := range others {
-				o.Others = append(o.Others, other.owner())
-			}
-			found[r.got], excused[r.got] = o, true
 		}
-		parts, _ := h.split(all)
+		parts, _ := h.split(ofKey)
 		for _, part := range parts {
 			for r := range overlapping(part, h.Limit) {
 				delete(excused, r.got)
@@ -88,10 +84,21 @@ func (h *History) judge(before int64) Crossings {
 	sum.Examples = slices.Clone(sum.Examples)
 	for _, at := range slices.Sorted(maps.Keys(found)) {
 		if len(sum.Examples) < maxExamples {
-			sum.Examples = append(sum.Examples, found[at])
+			sum.Examples = append(sum.Examples, h.crossing(found[at], all))
 		}
 	}
 	return sum
+}
+
+// crossing returns a hold with those of all that it crosses.
+func (h *History) crossing(r recordedHold, all []recordedHold) Crossing {
+	c := Crossing{Key: h.names[r.key], Client: r.owner()}
+	for _, other := range all {
+		if other.key == r.key && other.got < r.got && r.got < other.left && !(other.shared && r.shared) {
+			c.Others = append(c.Others, other.owner())
+		}
+	}
+	return c
 }
 
 // settle counts the crossings of the older half of the holds for good, and forgets those of them that

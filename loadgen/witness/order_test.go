@@ -103,6 +103,11 @@ func TestHoldsThatCrossAreOverlaps(t *testing.T) {
 		check.True(t, r.Overlaps == c.overlaps && r.Excused == c.excused && len(r.Examples) == int(c.overlaps),
 			"%q with limit %d: %+v, want %d overlaps, %d excused", c.history, c.limit, r, c.overlaps, c.excused)
 	}
+	w := judging(1)
+	for _, e := range entriesOf("r R s t b u S T B U") {
+		w.take(e)
+	}
+	check.DeepEqual(t, w.Results().Examples[0].Others, []string{"client-19", "client-20"}, "all that b crosses")
 }
 
 func TestAWitnessAgreesWithAComparisonOfAllPairs(t *testing.T) {
