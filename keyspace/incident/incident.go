@@ -221,7 +221,7 @@ func (b *Builder) Stories() []Story {
 	var all []Story
 	for _, t := range b.locks {
 		if _, lasts := b.pastOf(t).Last(); lasts {
-			t.stretch(b.last, b.last)
+			t.seen = span{cmp.Or(t.seen.From, b.last), b.last}
 		}
 		t.count(b.pastOf(t), b.last)
 		all = append(all, b.stories(t)...)

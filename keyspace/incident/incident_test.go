@@ -146,10 +146,10 @@ func incidents() []staged {
 			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
 		}, incident.Stolen, []string{"taken without a release, 50 s before its deadline | 0s | \n03:10:10 thief acquired it", "thief took job:nightly at 03:10:10 from worker-7", "token"}, nil},
 		{"TTL too short", func(f *film) {
-			for i := range 6 {
+			for i := range 220 { // more than are kept
 				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second).pass(10100 * time.Millisecond)
 			}
-		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
+		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: at least 219 holds", "TTL of at least 20 s", "worker-2 acquired it, while worker-1 may have worked", "how long the work takes"}, nil},
 		{"TTL too short once", func(f *film) {
 			f.acquire(key, "worker-7", 10*time.Second).pass(10100 * time.Millisecond)
 			f.acquire(key, "worker-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)

@@ -109,10 +109,10 @@ func (w *writer) headline(f *fault) string {
 		if n == 1 {
 			who = fmt.Sprintf("%s acquired the lock while %s may have worked", nextName(f), holder)
 		}
-		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and %s.", key, humanize.Setting(w.ttl(f)), humanize.Plural(n, "hold"), who)
+		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and %s.", key, humanize.Setting(w.ttl(f)), w.many(n, "hold"), who)
 	case Expired:
 		if n := w.count(Expired); n > 1 {
-			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", humanize.Plural(n, "hold"), key)
+			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", w.many(n, "hold"), key)
 		}
 		return fmt.Sprintf("%s held %s and did not release it: the lock expired at %s.", holder, key, end)
 	case Overdue:
@@ -122,8 +122,9 @@ func (w *writer) headline(f *fault) string {
 		}
 		return fmt.Sprintf("%s %s %s for %s, where half of its holds are over in %s.", holder, held, key, w.t.lasted(f.hold, w.b.last), long(w.s.Usual.P50))
 	case SlowHandOff:
-		if n := w.count(SlowHandOff); n > 1 {
-			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they poll too seldom, or were not woken.", key, n, long(w.longest()))
+		if n := len(w.g.faults); n > 1 { // all have this cause
+			longest := slices.MaxFunc(w.g.faults, func(a, b fault) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) })
+			return fmt.Sprintf("%s was free %s for up to %s, although clients waited for it: they poll too seldom, or were not woken.", key, w.many(n, "time"), long(longest.To.Sub(longest.From)))
 		}
 		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they poll too seldom, or were not woken.", key, clock(f.From), clock(f.To))
 	case Deadlock, PossibleDeadlock:
@@ -191,14 +192,12 @@ func (w *writer) count(c Cause) (n int) {
 	return n
 }
 
-// longest returns the longest time in which the lock was free.
-func (w *writer) longest() (d time.Duration) {
-	for i := range w.g.faults {
-		if f := &w.g.faults[i]; f.cause == SlowHandOff {
-			d = max(d, f.To.Sub(f.From))
-		}
+// many says how many faults there are; the cheapest of too many are not kept.
+func (w *writer) many(n int, what string) string {
+	if len(w.t.faults) < keptHolds {
+		return humanize.Plural(n, what)
 	}
-	return d
+	return "at least " + humanize.Plural(n, what)
 }
 
 // ttl returns the TTL of the hold of a fault.

@@ -36,7 +36,7 @@ func (b *Builder) judge(h *holds.Hold) {
 		t.count(p, t.last.To.At)
 	}
 	first, _ := h.From.Latest()
-	t.stretch(first, end)
+	t.seen = span{cmp.Or(t.seen.From, first), keyspace.Later(t.seen.To, end)}
 	t.ended++
 	t.heldFor += max(0, end.Sub(first))
 	known := len(t.sorted) >= 2*minUsual || t.usual().known()
@@ -89,11 +89,6 @@ func (t *track) count(p holds.Past, to time.Time) {
 	w := p.Waiting(t.counted, to)
 	t.waited.Total, t.waited.Any, t.waited.Most = t.waited.Total+w.Total, t.waited.Any+w.Any, max(t.waited.Most, w.Most)
 	t.counted = to
-}
-
-// stretch extends the time in which the lock was seen.
-func (t *track) stretch(from, to time.Time) {
-	t.seen = span{keyspace.Earliest(cmp.Or(t.seen.From, from), from), keyspace.Later(t.seen.To, to)}
 }
 
 // follow tells the faults which hold came next, and records the time before if the lock was free for too long.
