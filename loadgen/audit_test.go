@@ -25,8 +25,7 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 		running(t, r)
 		<-r.Done()
 		m, p := r.Metrics(), h.Prove()
-		check.True(t, m.Violations.Overlap.Excused == 2 && m.Verdict(r.Scenario()).Safe && p.Sound && len(p.Cuts) == 2,
-			"%s; %s", m.Verdict(r.Scenario()).Text(), p)
+		check.True(t, m.Violations.Overlap.Excused == 2 && m.Verdict(r.Scenario()).Safe && p.Sound && len(p.Cuts) == 2, "%s; %s", m.Verdict(r.Scenario()).Text(), p)
 		check.Contains(t, m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)")
 	})
 }

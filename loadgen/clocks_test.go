@@ -60,8 +60,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 					return at.Sub(began.At)
 				}
 				near := func(got, want time.Duration) bool { return (got - want).Abs() < 50*time.Millisecond }
-				check.True(t, near(since(began.Deadline), c.lock.TTL) && began.Told.IsZero(),
-					"as it begins: until %s, told %s", since(began.Deadline), began.Told)
+				check.True(t, near(since(began.Deadline), c.lock.TTL) && began.Told.IsZero(), "as it begins: until %s, told %s", since(began.Deadline), began.Told)
 				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}
@@ -88,8 +87,7 @@ func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 		})
 		time.Sleep(9 * time.Second)
 		for _, e := range r.Events(0) {
-			check.True(t, e.Kind != Lost || !e.Told.IsZero() && e.Told.Before(e.Deadline) && !e.Told.After(e.At),
-				"told %s, deadline %s, now %s", e.Told, e.Deadline, e.At)
+			check.True(t, e.Kind != Lost || !e.Told.IsZero() && e.Told.Before(e.Deadline) && !e.Told.After(e.At), "told %s, deadline %s, now %s", e.Told, e.Deadline, e.At)
 		}
 		check.Equal(t, r.Metrics().Lost, 1, "lost")
 	})
@@ -123,8 +121,7 @@ func TestWithARateNoClientThinksBeforeItArrives(t *testing.T) {
 	m := after(t, Scenario{
 		Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
 	}, 990*time.Millisecond)[0]
-	check.True(t, m.Arrivals == 10 && m.LateArrivals == 0 && m.Backlog == 0,
-		"%d arrivals, %d of them late, %d without a client", m.Arrivals, m.LateArrivals, m.Backlog)
+	check.True(t, m.Arrivals == 10 && m.LateArrivals == 0 && m.Backlog == 0, "%d arrivals, %d of them late, %d without a client", m.Arrivals, m.LateArrivals, m.Backlog)
 }
 
 func TestALeavingClientDoesNotThinkFirst(t *testing.T) {

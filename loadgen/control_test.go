@@ -38,8 +38,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			check.True(t, r.Scenario().Keys.Prefix != s.Keys.Prefix, "%s locks the keys of another kind", kind)
 			time.Sleep(500 * time.Millisecond)
 			m := summed(t, r)
-			check.True(t, m.Began.After(before.Began) && m.Acquired >= 10 && m.Errors <= 0,
-				"%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
+			check.True(t, m.Began.After(before.Began) && m.Acquired >= 10 && m.Errors <= 0, "%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
 		}
 		stop(t, r)
 		checkNoKeys(t, rdb)
@@ -101,8 +100,7 @@ func TestACrashedClientIsReplaced(t *testing.T) {
 		Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
 		Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
 	}, 8*time.Second, 20*time.Second)
-	check.True(t, m[0].Clients.Dead == 1 && m[0].Abandoned == 1 && m[0].Violations.Overlap.Count == 0,
-		"%d dead, %d abandoned", m[0].Clients.Dead, m[0].Abandoned)
+	check.True(t, m[0].Clients.Dead == 1 && m[0].Abandoned == 1 && m[0].Violations.Overlap.Count == 0, "%d dead, %d abandoned", m[0].Clients.Dead, m[0].Abandoned)
 	check.True(t, m[1].Clients.Dead == 0 && m[1].Acquired >= m[0].Acquired+3,
 		"%d dead, %d more acquired", m[1].Clients.Dead, m[1].Acquired-m[0].Acquired)
 }
