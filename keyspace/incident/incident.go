@@ -309,5 +309,5 @@ func (b *Builder) searchDeadlocks(at time.Time) {
 // clock formats a time of a story.
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
-// long formats a duration of a story.
-func long(d time.Duration) string { return humanize.Duration(d.Round(100 * time.Millisecond)) }
+// long formats a duration of a story: to 100 ms, and a shorter one exactly.
+func long(d time.Duration) string { return humanize.Duration(cmp.Or(d.Round(100*time.Millisecond), d)) }
