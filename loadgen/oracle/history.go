@@ -21,7 +21,7 @@ const HistoryLimit = 1_000_000
 // History records the requests of the clients to the locks and the replies. Prove
 // checks that the replies are linearizable: there is an order of all requests, each
 // between its call and its reply, in which a single perfect lock gives the same
-// replies. The zero value is empty. Safe for concurrent use.
+// replies. It is of a run ([History.Record]) or of one order ([History.Add]). Safe for concurrent use.
 type History struct {
 	Limit int // how many may have a key at once; 0 = 1
 
