@@ -47,7 +47,7 @@ func commonest() []staged {
 			check.True(s, story.WaitedAtMost && *story.WaitedMS >= 6000 && *story.WaitedMS <= 9000, "it says %+v", story)
 		}},
 		{incident.Evicted, "", "evicted (maxmemory-policy volatile-ttl)", func(t *testing.T) *scene {
-			return newScene(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
+			return newScene(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb", "--notify-keyspace-events", "Ee")
 		}, func(s *scene) {
 			s.hold(time.Minute)
 			s.recorded("the lock", isConnected)

@@ -189,7 +189,7 @@ func variants() []staged {
 			s.do("FLUSHALL")
 		}},
 		{incident.Evicted, "by allkeys-lru, a lock of Redisson", "allkeys-lru", func(t *testing.T) *scene {
-			return newScene(t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb")
+			return newScene(t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb", "--notify-keyspace-events", "Ee")
 		}, func(s *scene) {
 			s.redisson(1, time.Minute)
 			s.recordedUntil(3*time.Second, hasHolder)
