@@ -25,7 +25,7 @@ type room struct {
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 9_265, "8,800 with the revision of the lock package"},
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/internal/cache", "keyspace/internal/sorted"}, 8_307, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_077, "7,900 with one candidate that is filled in steps"},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_077, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_352, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_625, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_483, "14,500 with one event for all observers"},

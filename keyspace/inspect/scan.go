@@ -102,8 +102,8 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 	var giveUp time.Time // zero after a successful step
 	for !p.done() {
 		p.concurrentFrom = time.Duration(float64(pageWork) / s.opts.Budget.Share()) // a page per round trip is then within the budget
-		if !p.cursors.done() {                                                      // the last step only verifies the server
-			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
+		if !p.cursors.done() {
+			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil { // the last step only verifies the server
 				return p.snapshot(all.locks(), false, p.filter.unread), err
 			}
 		}
