@@ -52,7 +52,7 @@ func newNode(rdb *redis.Client, identified *atomic.Int64) *node {
 
 // identify asks for the run ID and the uptime of the server, first on every
 // connection. A server that refuses INFO is accepted without them.
-func (n *node) identify(ctx context.Context, conn *redis.Conn) error {
+func (n *node) identify(ctx context.Context, conn redis.Cmdable) error {
 	info, err := conn.Info(ctx, "server").Result()
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {

@@ -79,7 +79,7 @@ func Locker(c *lock.Client, q *lock.Quorum, kind, owner string, n int, o lock.Op
 }
 
 // Litter returns what clients have left on a server: keys that are not counters, and subscriptions.
-func Litter(rdb *redis.Client) (all []string) {
+func Litter(rdb redis.Cmdable) (all []string) {
 	for _, key := range rdb.Keys(context.Background(), "*").Val() {
 		if !strings.HasSuffix(key, "fence") {
 			all = append(all, "the key "+key)
@@ -128,7 +128,7 @@ type Picture struct {
 }
 
 // PictureOf reads the locks of some families.
-func PictureOf(rdb *redis.Client, families string) Picture {
+func PictureOf(rdb redis.Cmdable, families string) Picture {
 	p := Picture{map[string]map[string]string{}, map[string]string{}, map[string]string{}, map[string]map[string]time.Time{}, map[string]time.Duration{}}
 	pipe := rdb.Pipeline()
 	zsets := map[string]*redis.ZSliceCmd{}
