@@ -127,9 +127,14 @@ func clientWith(t testing.TB, addr string, o server.ClientOptions) server.Client
 
 // clusterClient returns a client of a cluster until the end of the test.
 func clusterClient(t *testing.T, c *servertest.Cluster) server.Client {
-	rdb := servertest.NewClusterClient(c.Addrs())
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
+	t.Helper()
+	var f connect.Flags
+	f.FlagSet()
+	target := check.Must(f.WithURL("redis://"+c.Addrs()[0]).AsCluster().Open(t.Context(), connect.Prompt{}))(t)
+	t.Cleanup(target.Close)
+	rdb, _, err := target.Writer()
+	check.NoError(t, err)
+	return rdb.(server.Client)
 }
 
 // newLockClient returns a client of package lock until the end of the test.

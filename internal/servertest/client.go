@@ -2,7 +2,9 @@ package servertest
 
 import (
 	"context"
+	"io"
 	"net"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,25 +12,19 @@ import (
 	"locktop/internal/server"
 )
 
-// NewClusterClient returns a client of a cluster.
-//
-//go:noinline // as server.NewClient
-func NewClusterClient(addrs []string) server.Client {
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-}
+// The functions of this file find methods of a [redis.Client] by reflection, because a mention of its
+// type has a price: see [server.Client]. Each name is a constant, so that the linker keeps no other.
 
 // AddrOf returns the address of the server of a client.
-//
-//go:noinline // as server.NewClient
-func AddrOf(rdb server.Client) string { return rdb.(*redis.Client).Options().Addr }
+func AddrOf(rdb server.Client) string {
+	return reflect.ValueOf(rdb).MethodByName("Options").Call(nil)[0].Elem().FieldByName("Addr").String()
+}
 
 // ConnOf returns a connection of a client, which ends with the test.
-//
-//go:noinline // as server.NewClient
 func ConnOf(t TB, rdb server.Client) redis.Cmdable {
-	cn := rdb.(*redis.Client).Conn()
-	t.Cleanup(func() { _ = cn.Close() })
-	return cn
+	cn := reflect.ValueOf(rdb).MethodByName("Conn").Call(nil)[0].Interface()
+	t.Cleanup(func() { _ = cn.(io.Closer).Close() })
+	return cn.(redis.Cmdable)
 }
 
 // Subscription is a [redis.PubSub], whose mention has the price of redis.Client.
@@ -40,24 +36,28 @@ type Subscription interface {
 }
 
 // Subscribe subscribes a client to channels.
-//
-//go:noinline // as server.NewClient
 func Subscribe(ctx context.Context, rdb server.Client, channels ...string) Subscription {
-	return rdb.(*redis.Client).Subscribe(ctx, channels...)
+	return subscribe(reflect.ValueOf(rdb).MethodByName("Subscribe"), ctx, channels)
 }
 
 // PSubscribe subscribes a client to patterns of channels.
-//
-//go:noinline // as server.NewClient
 func PSubscribe(ctx context.Context, rdb server.Client, patterns ...string) Subscription {
-	return rdb.(*redis.Client).PSubscribe(ctx, patterns...)
+	return subscribe(reflect.ValueOf(rdb).MethodByName("PSubscribe"), ctx, patterns)
+}
+
+func subscribe(method reflect.Value, ctx context.Context, to []string) Subscription {
+	return method.CallSlice([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(to)})[0].Interface().(Subscription)
 }
 
 // Watch is [redis.Client.Watch].
-//
-//go:noinline // as server.NewClient
 func Watch(ctx context.Context, rdb server.Client, f func(tx redis.Cmdable) error, keys ...string) error {
-	return rdb.(*redis.Client).Watch(ctx, func(tx *redis.Tx) error { return f(tx) }, keys...)
+	watch := reflect.ValueOf(rdb).MethodByName("Watch")
+	body := reflect.MakeFunc(watch.Type().In(1), func(tx []reflect.Value) []reflect.Value {
+		err := f(tx[0].Interface().(redis.Cmdable))
+		return []reflect.Value{reflect.ValueOf(&err).Elem()}
+	})
+	err, _ := watch.CallSlice([]reflect.Value{reflect.ValueOf(ctx), body, reflect.ValueOf(keys)})[0].Interface().(error)
+	return err
 }
 
 // ClientForTest returns a client of a server, which ends with the test. It repeats nothing: the

@@ -74,10 +74,12 @@ func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) e
 
 // awaitDiscovery waits until a Sentinel knows the replicas and the other Sentinels.
 func awaitDiscovery(ctx context.Context, sentinel *server.Child, replicas int) error {
-	rdb := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr(), MaxRetries: -1, DisableIdentity: true})
+	rdb := dial(sentinel)
 	defer rdb.Close()
 	return await(ctx, "the sentinels to know each other", func() (bool, error) {
-		m, err := rdb.Master(ctx, SentinelMaster).Result()
+		answer := redis.NewMapStringStringCmd(ctx, "sentinel", "master", SentinelMaster)
+		err := rdb.Process(ctx, answer)
+		m := answer.Val()
 		return m["num-slaves"] == fmt.Sprint(replicas) && m["num-other-sentinels"] == fmt.Sprint(sentinelCount-1), err
 	})
 }

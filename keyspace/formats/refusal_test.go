@@ -9,26 +9,29 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
 )
 
-// refusing is a client of a server that answers every script with an error.
-type refusing struct {
-	inspect.Client
-	says error
-}
+// refusing makes a client return an error for each command, which no server gets.
+type refusing struct{ says error }
 
-func (c refusing) Eval(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
-	answer := redis.NewCmd(ctx)
-	answer.SetErr(c.says)
-	return answer
+func (r refusing) DialHook(redis.DialHook) redis.DialHook { return nil }
+func (r refusing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return nil
+}
+func (r refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return r.says }
 }
 
 // refused force-releases a lock of a server that answers with an error.
 func refused(t *testing.T, holder keyspace.Holder, says error) (keyspace.AuditRecord, error) {
-	nodes := map[string]inspect.Client{"a:1": refusing{says: says}}
+	rdb := server.NewClient("a:1", server.ClientOptions{})
+	defer rdb.Close()
+	rdb.AddHook(refusing{says})
+	nodes := map[string]inspect.Client{"a:1": rdb}
 	seen := keyspace.Lock{Key: "lock:a", Node: "a:1", Format: "set-nx", Kind: keyspace.Mutex, Holders: []keyspace.Holder{holder}}
 	return release.NewExecutor(always(nodes), everyFormat, &memoryLog{}).Act(t.Context(), keyspace.ForceRelease, seen, 0)
 }

@@ -222,7 +222,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 		judge(name, func(t *testing.T) *scene { return newScene(t) }, take)
 	}
 	judge("in a slot that is moved", movingScene, func(s *scene) acquirer {
-		rdb := servertest.NewClusterClient(s.cluster.Addrs())
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.cluster.Addrs()})
 		s.Cleanup(func() { _ = rdb.Close() })
 		return s.setNX(rdb, 50*time.Millisecond)
 	})
