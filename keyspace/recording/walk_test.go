@@ -143,10 +143,12 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	loaded := func() (n int) {
 		r := openDir(t, dir)
 		first, last := r.Span()
-		frames := 0
-		load := func(index io.Reader) func() { _, _ = fmt.Fscan(index, &frames); return func() { n++ } }
-		err := r.Walk(first, last, &counter{}, load)
-		check.Require(t, err == nil && (n <= 0 || frames >= 10), "%v, %v", frames, err)
+		load := func(index io.Reader) func() { // several at the same time
+			frames := 0
+			_, err := fmt.Fscan(index, &frames)
+			return func() { n++; check.True(t, err == nil && frames >= 10, "%v, %v", frames, err) }
+		}
+		check.NoError(t, r.Walk(first, last, &counter{}, load))
 		return n
 	}
 	want := len(segments) - 2 // the first is always read
