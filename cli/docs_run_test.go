@@ -24,6 +24,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/servertest"
+	"locktop/keyspace"
 )
 
 // docPlace is a place of the docs, and what this test puts there.
@@ -202,7 +203,12 @@ func (s *docSite) recorded() {
 		check.NoError(s.t, os.MkdirAll(dir, 0o700))
 		now := time.Now()
 		begin := time.Date(now.Year(), now.Month(), now.Day()-1, 3, 0, 0, 0, time.Local)
-		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
+		events := deletedByHand(docLock, begin.Add(12*time.Minute))
+		for at := range 900 { // a job of 1 s every 2 s, for a load that is fitted to the recording
+			events = append(events, oneHold("job:nightly", begin.Add(time.Duration(2*at+1)*time.Second), time.Second, keyspace.Released)...)
+		}
+		slices.SortStableFunc(events, func(a, b keyspace.Event) int { return a.At.Compare(b.At) })
+		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, events...)
 	}
 	segments, err := filepath.Glob(filepath.Join(s.dir, "state/recording/*.lockrec"))
 	check.Require(s.t, err == nil && len(segments) != 0, "%v %v", segments, err)

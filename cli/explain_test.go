@@ -15,11 +15,16 @@ import (
 
 // deletedByHand returns the events of a hold of a minute whose lock is deleted.
 func deletedByHand(key string, at time.Time) []keyspace.Event {
+	return oneHold(key, at, time.Minute, keyspace.Deleted)
+}
+
+// oneHold returns the events of a hold that ends at a time, after held.
+func oneHold(key string, at time.Time, held time.Duration, how keyspace.EventKind) []keyspace.Event {
 	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Format: "redis-py", Confidence: keyspace.Certain, Expires: at.Add(time.Minute), Node: "10.0.0.5:6379"}
-	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: at.Add(-time.Minute), Expires: l.Expires}}
+	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: at.Add(-held), Expires: l.Expires}}
 	return []keyspace.Event{
-		{At: at.Add(-time.Minute), Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]},
-		{At: at, Kind: keyspace.Deleted, Lock: l, Holder: l.Holders[0], Held: time.Minute},
+		{At: at.Add(-held), Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]},
+		{At: at, Kind: how, Lock: l, Holder: l.Holders[0], Held: held},
 	}
 }
 
