@@ -123,11 +123,15 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 			send(t, addr, "DEL", "lock:a")
 			w.out.sees(t, ` released lock:a by .*, held for `)
 
-			send(t, addr, "SET", "lock:c", token, "PX", "60000")
-			w.out.sees(t, ` acquired lock:c by `)
-			time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
-			send(t, addr, "SET", "lock:c", otherToken, "KEEPTTL")
-			w.out.sees(t, ` stolen lock:c from `+token+`, held for .*, taken by `+otherToken+`,`)
+			for n := 0; !strings.Contains(w.out.String(), " stolen "); n++ { // a busy machine reads some deadlines too inexactly for a proof
+				check.Require(t, n < 50, "it tells of no theft")
+				key := fmt.Sprint("lock:c", n)
+				send(t, addr, "SET", key, token, "PX", "60000")
+				w.out.sees(t, ` (acquired|appeared) `+key+` by `)
+				time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
+				send(t, addr, "SET", key, otherToken, "KEEPTTL")
+				w.out.sees(t, ` (stolen|replaced) `+key+` from `+token+`, held for .*, (taken by|then) `+otherToken+`,`)
+			}
 			w.out.sees(t, ` expired lock:b by `)
 
 			w.stop()
