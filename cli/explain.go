@@ -128,6 +128,7 @@ func (p *program) explain(o *explainOptions, name string) error {
 		return &exitError{code: exitFailure, err: fmt.Errorf("open %s: %w%s", name, err, targetsIn(name)), hint: hint}
 	}
 	defer r.Close()
+	defer collectAt(explainGCPercent)()
 	from, to, err := o.window(r)
 	if err != nil {
 		return err
