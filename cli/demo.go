@@ -32,7 +32,7 @@ of scenes. With a name the demo begins with that scene; locktop scenarios lists 
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,
 		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: scenarioNames(),
+		ValidArgs: scenarios.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))
 		},
@@ -48,8 +48,8 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	if clients < 1 || clients > loadgen.MaxClients {
 		return usageErrorf("", "--clients: 1 to %d", loadgen.MaxClients)
 	}
-	if scene != "" && !slices.Contains(scenarioNames(), scene) {
-		return usageErrorf("there are "+strings.Join(scenarioNames(), ", "), "unknown scene %q", scene)
+	if scene != "" && !slices.Contains(scenarios.Names(), scene) {
+		return usageErrorf("there are "+strings.Join(scenarios.Names(), ", "), "unknown scene %q", scene)
 	}
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -150,7 +149,7 @@ inconclusive: a server was unreachable, or a scene did not show its claim;
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.load(cmd.Context(), &c, &o, args)
 		},
-		ValidArgsFunction: cobra.FixedCompletions(scenarioNames(), cobra.ShellCompDirectiveDefault),
+		ValidArgsFunction: cobra.FixedCompletions(scenarios.Names(), cobra.ShellCompDirectiveDefault),
 	}
 	cmdFlags(cmd, append(o.flags(), c.FlagSet())...)
 	return cmd
@@ -276,7 +275,7 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	}
 	file, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return loadgen.Scenario{}, usageErrorf("there are "+strings.Join(scenarioNames(), ", "), "there is no scenario and no file called %q", name)
+		return loadgen.Scenario{}, usageErrorf("there are "+strings.Join(scenarios.Names(), ", "), "there is no scenario and no file called %q", name)
 	}
 	if err != nil {
 		return loadgen.Scenario{}, fmt.Errorf("read the scenario: %w", err)
@@ -292,11 +291,6 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	}
 	return s, nil
 }
-
-// scenarioNames returns the names of the ready-made scenarios, which several commands take.
-var scenarioNames = sync.OnceValue(func() []string {
-	return render.Each(scenarios.All(), func(s loadgen.Scenario) string { return s.Name })
-})
 
 func (p *program) scenariosCommand() *cobra.Command {
 	var o fitOptions
@@ -316,7 +310,7 @@ bound. No name of a key or an owner is in the file, unless --names.`,
   locktop scenarios --from night.lockrec --match 'job:*' > jobs.yaml`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     cobra.FixedCompletions(scenarioNames(), cobra.ShellCompDirectiveDefault),
+		ValidArgsFunction:     cobra.FixedCompletions(scenarios.Names(), cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(args); err != nil {
 				return err

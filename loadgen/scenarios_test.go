@@ -17,6 +17,8 @@ func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range scenarios.All() {
 		check.ErrorIs(t, s.Validate(), nil, "%s", s.Name)
+		again, found := scenarios.Find(s.Name)
+		check.True(t, found && again.Caption == s.Caption, "%s is found as %+v", s.Name, again)
 		check.False(t, seen[s.Name], "%s is there twice", s.Name)
 		seen[s.Name] = true
 		check.True(t, strings.Count(s.Caption, ". ")+strings.Count(s.Caption, ".\"") == 1 && strings.HasSuffix(s.Caption, "."),
