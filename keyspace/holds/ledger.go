@@ -24,9 +24,9 @@ type Ledger struct {
 	Waits  int  // waits of one lock that have ended, and at most twice as many; 0 = OfLock
 	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
-	// Ended is called with each hold that ends, before what follows is recorded; nil = it is not
-	// called. It may ask the ledger, but must not change it.
-	Ended func(*Hold)
+	// Ended is called with each hold that ends and the past of its lock, before what follows is
+	// recorded; nil = it is not called. It may ask the ledger, but must not change it.
+	Ended func(*Hold, Past)
 
 	locks  map[keyspace.ID]*account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
@@ -249,7 +249,7 @@ func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
 		h.From = Moment{At: last, Grade: NotAfter}
 	}
 	if g.Ended != nil {
-		g.Ended(h)
+		g.Ended(h, a.past())
 	}
 }
 

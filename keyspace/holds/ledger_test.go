@@ -324,7 +324,7 @@ func TestEachEndHasItsProof(t *testing.T) {
 		}
 		if kind.Ends() {
 			var ended []holds.End
-			b := book{holds.Ledger{Ended: func(h *holds.Hold) { ended = append(ended, h.End) }}}
+			b := book{holds.Ledger{Ended: func(h *holds.Hold, _ holds.Past) { ended = append(ended, h.End) }}}
 			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
 			b.event(2, kind, read(), since("a", 1))
 			check.Equal(t, fmt.Sprint(ended), fmt.Sprint([]holds.End{{Kind: kind, Proof: want}}))

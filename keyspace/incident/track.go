@@ -28,9 +28,8 @@ type track struct {
 }
 
 // judge records a hold that has ended, and its fault.
-func (b *Builder) judge(h *holds.Hold) {
+func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 	t, end := b.locks[h.Lock], ended(h, time.Time{})
-	p := b.pastOf(t)
 	t.follow(p)
 	if t.last != nil { // a wait is read later than it began
 		t.count(p, t.last.To.At)
