@@ -58,8 +58,8 @@ The column KNOWN BY says how the waiting is known:
   seen     MONITOR has shown the attempts of each client; only with --monitor
 
 Each source is a lower bound, so the largest figure counts. Most libraries
-only poll: without --monitor their clients are asked at best. Clients behind one
-connection count as one, unless each has a token of its own.
+only poll: without --monitor their clients are asked at best. A connection is a client:
+clients behind one count as one, unless each keeps a token of its own.
 
 With --monitor, MONITOR runs for the whole time, at most 1m, in a process of its own. It
 refuses above 5% of a core, and ends when the server becomes so busy.`,
@@ -115,6 +115,9 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	}
 	line.show("watching the locks for " + humanize.Setting(o.duration))
 	c.watch(ctx, o.duration, line)
+	if o.monitor {
+		c.nameClients(ctx) // also those that have connected since
+	}
 	line.clear()
 	if err := c.print(); err != nil {
 		return fmt.Errorf("print the contention: %w", err)
@@ -185,7 +188,19 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 			return monitorFailed(err)
 		}
 	}
+	c.nameClients(ctx)
 	return nil
+}
+
+// nameClients gives the ledger the names of the connections, as far as the servers list them.
+func (c *contentionRun) nameClients(ctx context.Context) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for _, rdb := range c.target.Clients(within) {
+		if list, err := c.scanner(rdb, 0).Clients(within); err == nil {
+			c.ledger.Clients(list)
+		}
+	}
 }
 
 const (

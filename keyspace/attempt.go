@@ -40,13 +40,37 @@ func (f *Format) Attempt(args []string, key string) (token string, ok bool) {
 	} else if args[0] != key {
 		return "", false
 	}
-	for _, shape := range f.Attempts {
+	if token, ok := f.tokenIn(command, args, key); ok {
+		return token, true
+	}
+	if command == AnyScript && f.Type == "string" && len(args) > 2 && isNumber(args[0]) { // as that of the database
+		return f.tokenIn(command, args[1:], key)
+	}
+	return "", false
+}
+
+// setsIfNone are the commands that acquire a lock that is one string, whatever its token.
+var setsIfNone = []Attempt{{Command: "set", Token: 1, Option: "nx"}, {Command: "setnx", Token: 1}}
+
+// tokenIn returns the token in the arguments of a command that has one of the shapes. A script must
+// have a token that the format may have.
+func (f *Format) tokenIn(command string, args []string, key string) (string, bool) {
+	shapes := f.Attempts
+	if f.Type == "string" && shapes != nil {
+		shapes = slices.Concat(shapes, setsIfNone)
+	}
+	for _, shape := range shapes {
 		token, ok := shape.tokenIn(command, args)
-		if ok && (f.Type != "string" || f.Probe == nil || f.Probe(key, token) != No) {
+		if ok && (command != AnyScript || f.Type != "string" || f.Probe == nil || f.Probe(key, token) != No) {
 			return token, true
 		}
 	}
 	return "", false
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
 }
 
 // scriptArguments returns KEYS and ARGV of a script, without the command; nil if there are

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,7 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "KNOWN BY"}}
 		for _, b := range r.Blames[:min(n, len(r.Blames))] {
 			blames = append(blames, []string{
-				ShortKey(b.Holder), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source) + humanize.Count(b.Clients),
+				ShortKey(cmp.Or(b.Holder, "?")), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source) + humanize.Count(b.Clients),
 				atLeast(b.Source) + humanize.Duration(b.Total), atLeast(b.Source) + humanize.Duration(b.Longest), string(b.Source),
 			})
 		}
@@ -101,11 +102,8 @@ func Folded(w io.Writer, r contention.Report) error {
 	var out strings.Builder
 	frame := func(s string) string { return strings.NewReplacer(";", ",", " ", "_").Replace(widget.Plain(s)) }
 	for _, b := range r.Waits {
-		waiter := b.Waiter
-		if waiter == "" {
-			waiter = "(not named)"
-		}
-		fmt.Fprintf(&out, "%s;%s;%s;%s %d\n", frame(keyspace.ClassOf(b.Lock.Key)), frame(b.Lock.Key), frame(b.Holder), frame(waiter), b.Waited.Milliseconds())
+		holder, waiter := cmp.Or(b.Holder, "(not known)"), cmp.Or(b.Waiter, "(not named)")
+		fmt.Fprintf(&out, "%s;%s;%s;%s %d\n", frame(keyspace.ClassOf(b.Lock.Key)), frame(b.Lock.Key), frame(holder), frame(waiter), b.Waited.Milliseconds())
 	}
 	return Written(w, out.String())
 }
@@ -157,7 +155,7 @@ type ClassWaits struct {
 // ContentionBlame is the waiting that a holder has caused.
 type ContentionBlame struct {
 	LockID
-	Holder        Holder            `json:"holder"`
+	Holder        Holder            `json:"holder,omitzero"` // absent: not known
 	KnownBy       contention.Source `json:"known_by"`
 	ClientCount   int               `json:"client_count"`
 	WaitedMS      int64             `json:"waited_ms"`

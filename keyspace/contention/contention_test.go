@@ -146,7 +146,7 @@ func TestWhatMonitorShowsOfAWait(t *testing.T) {
 		{"it goes on at the end", []any{9700, "x: " + b, 9800, "x: " + b, 9900, "x: " + b}, map[string]int{"x:1": 300}, true, 3},
 		{"it may have begun before", []any{5, "x: " + b, 105, "x: " + b}, map[string]int{"x:1": 100}, true, 2},
 		{"a single attempt is no wait", []any{100, "x: " + b, 200, "y: " + c}, nil, false, 2},
-		{"connections of a pool, one token", []any{500, "x: " + b, 600, "y: " + b, 700, "z: " + b}, map[string]int{"z:1": 200}, false, 3},
+		{"connections of a pool, one token", []any{500, "x: " + b, 600, "y: " + b, 700, "z: " + b}, map[string]int{tokenB: 200}, false, 3},
 		{"one connection, a token for each try, is one client", []any{500, "x: " + b, 600, "x: " + c}, map[string]int{"x:1": 100}, false, 2},
 		{"one connection that asks every minute is none", []any{100, "x: " + b, 7000, "x: " + c}, nil, false, 2},
 		{"EVALSHA without the script, and EVAL with it, are one", []any{500, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 501, "x: eval s 1 lock:a " + tokenB + " 5000"}, nil, false, 1},
@@ -247,4 +247,53 @@ func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
 	check.DeepEqual(t, names, []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}, "the classes are")
 	check.True(t, r.Blames[0].Holder == "b" && r.Blames[0].Lock.Key == "order:2" && r.Watched.Duration() == 2*time.Second &&
 		r.Monitored.Duration() == 0, "the report is %+v", r)
+}
+
+// shapes are the tokens that one client makes, a new one for each try.
+var shapes = map[string]func(try int) string{
+	"UUID":             func(i int) string { return fmt.Sprintf("0199f3a4-6f00-7000-8000-%012d", i) },
+	"base64":           func(i int) string { return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%016x", i*7919)) },
+	"raw bytes":        func(i int) string { return fmt.Sprintf("\xdf?\x9b\xb5:.y\xfdg%020d", i) },
+	"time":             func(i int) string { return strconv.Itoa(1_795_848_791_517 + 50*i) },
+	"name, time":       func(i int) string { return fmt.Sprintf("redis_%d_zhv61nln2q0", 1_795_848_786_348+50*i) },
+	"a number below 1": func(i int) string { return fmt.Sprintf("0.68400643857%05d", i) },
+	"time in seconds":  func(i int) string { return strconv.Itoa(1_795_848_791 + i/20) },
+	"one of 1000":      func(i int) string { return strconv.Itoa(1 + i*7919%1000) },
+	"a flag":           func(int) string { return "1" },
+	"the same":         func(int) string { return tokenC },
+	"base64url": func(i int) string {
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%08d\xff\xfb\xfe>?~~~", i))
+	},
+}
+
+// A connection is a client, whatever its tokens look like, and whatever holds the lock.
+func TestAConnectionIsAClient(t *testing.T) {
+	t.Parallel()
+	for name, token := range shapes {
+		for _, format := range []string{"set-nx", "redislock"} {
+			for _, pollers := range []int{1, 2} {
+				if name == "time in seconds" && pollers == 2 {
+					continue // connections with one token may be those of a pool
+				}
+				g := ledger()
+				l := lock("lock:a", format, token(5000))
+				g.Snapshot(snapshot(0, l))
+				for i := range 20 * 9 * pollers { // from 500 ms on, each 50 ms
+					g.Command(after(500+50*(i/pollers)+i%pollers), fmt.Sprintf("10.0.0.7:%d", 40_000+i%pollers), 0, []string{"SET", "lock:a", token(i), "NX", "PX", "5000"})
+				}
+				g.Clients([]keyspace.Client{{Addr: "10.0.0.7:40000", Name: "web-1"}, {Addr: "10.0.0.7:40001", Name: "web"}, {Addr: "10.0.0.9:1", Name: "web"}})
+				g.Monitored(contention.Span{From: began, Until: after(10_000)})
+				g.Snapshot(snapshot(10_000, l))
+				r := g.Report()
+				k := only(t, r)
+				want := time.Duration(pollers) * 9500 * time.Millisecond
+				check.True(t, k.MostWaiting == pollers && k.Attempts == 180*pollers && (k.Waited-want).Abs() <= 100*time.Millisecond, "%s, %s: %d waiters, %v, want %d, %v", name, format, k.MostWaiting, k.Waited, pollers, want)
+				names := []string{"web-1", "10.0.0.7:40001 web"}
+				for _, w := range r.Waits {
+					check.True(t, name == "base64" || slices.Contains(names, w.Waiter), "%s, %s: %+v waits", name, format, w)
+					check.Equal(t, w.Holder == "", slices.Contains([]string{"a flag", "the same", "one of 1000"}, name), "%s: the holder %q is not known", name, w.Holder)
+				}
+			}
+		}
+	}
 }

@@ -30,6 +30,7 @@ type Ledger struct {
 	past      holds.Ledger
 	locks     map[keyspace.ID]*account // on any node
 	before    keyspace.Snapshot        // the last one
+	called    map[string]string        // names of connections, by address
 	watched   Span
 	monitored Span
 }
@@ -73,7 +74,7 @@ func (h Hold) excludes(l keyspace.Lock) bool {
 
 // NewLedger returns an empty ledger for locks of some formats.
 func NewLedger(formats []keyspace.Format) *Ledger {
-	g := &Ledger{formats: make(map[string]*keyspace.Format), locks: make(map[keyspace.ID]*account)}
+	g := &Ledger{formats: make(map[string]*keyspace.Format), called: make(map[string]string), locks: make(map[keyspace.ID]*account)}
 	g.past = holds.Ledger{Most: math.MaxInt, OfLock: math.MaxInt, All: true}
 	for i := range formats {
 		f := &formats[i]
@@ -176,6 +177,24 @@ func (g *Ledger) waits(past holds.Past, source Source) (all []holds.Wait) {
 // Monitored takes that MONITOR shows all commands of a span. Only they count; commands before it
 // tell who has waited before.
 func (g *Ledger) Monitored(s Span) { g.monitored = s }
+
+// Clients takes a list of the connections of a server: their names are those of the clients. A name
+// that several connections have stands behind the address.
+func (g *Ledger) Clients(list []keyspace.Client) {
+	uses := make(map[string]int)
+	for _, c := range list {
+		uses[c.Name]++
+	}
+	for _, c := range list {
+		switch {
+		case c.Name == "":
+		case uses[c.Name] == 1:
+			g.called[c.Addr] = c.Name
+		default:
+			g.called[c.Addr] = c.Addr + " " + c.Name
+		}
+	}
+}
 
 // deletions are the commands that delete a key, whatever its type.
 var deletions = []string{"del", "unlink", "getdel", "delex"}

@@ -53,7 +53,7 @@ type Quantile struct {
 // Blame is the waiting that one holder of a lock has caused.
 type Blame struct {
 	Lock    keyspace.ID
-	Holder  string
+	Holder  string // "" = not known
 	Source  Source
 	Clients int // that were blocked; those without a name count as they waited at the same time
 	Total   time.Duration
@@ -125,14 +125,14 @@ func (g *Ledger) Report() Report {
 func (g *Ledger) judge(a *account) (Past, names) {
 	past := g.past.Of(a.last.ID(), &a.last, a.since)
 	states := a.states(past)
-	n := a.names(states, g.formats[a.last.Format])
+	w := a.seen(states, g.monitored)
+	n := g.names(w)
 	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: states, Waits: g.waits(past, Stored)}
 	asked := Past{Source: Asked, Period: best.Period, Holds: states, Waits: g.waits(past, Asked)}
 	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		w := a.seen(states, g.monitored)
 		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
 		if seen.PerSecond() >= best.PerSecond() {
 			best = seen
@@ -159,29 +159,35 @@ func heldFor(states []Hold, until time.Time) (sum time.Duration) {
 	return sum
 }
 
-// names are the names of clients: the label of one of their tokens, or their address.
+// names are the names of clients: the label of one of their tokens, the name of their connection,
+// or its address.
 type names struct {
 	labels  map[string]string // by token, and by address
 	clients map[string]string // address, by token
+	called  map[string]string // name of a connection, by address
+	flags   map[string]bool   // tokens that name nobody
 }
 
-func (a *account) names(states []Hold, f *keyspace.Format) names {
-	n := names{make(map[string]string), make(map[string]string)}
-	for _, s := range states {
+func (g *Ledger) names(w *witness) names {
+	n := names{make(map[string]string), make(map[string]string), g.called, w.flags}
+	for _, s := range w.states {
 		for _, h := range s.Holders {
-			if h.Label != "" {
+			if h.Label != "" && !w.flags[h.ID] {
 				n.labels[h.ID] = h.Label
 			}
 		}
 	}
-	n.nameProcesses(a.tries)
-	for _, t := range a.tries {
-		if t.deletes {
+	n.nameProcesses(w.tries)
+	f := g.formats[w.last.Format]
+	for _, t := range w.tries {
+		if t.deletes || w.flags[t.token] {
 			continue
 		}
-		n.clients[t.token] = cmp.Or(n.clients[t.token], t.client)
+		if len(w.users[t.token]) == 1 {
+			n.clients[t.token] = t.client
+		}
 		if n.labels[t.client] == "" && f != nil {
-			n.labels[t.client] = f.Label(a.last.Key, t.token, t.at)
+			n.labels[t.client] = f.Label(w.last.Key, t.token, t.at)
 		}
 		if label := n.labels[t.token]; label != "" {
 			n.labels[t.client] = label
@@ -200,20 +206,26 @@ func (n names) nameProcesses(tries []try) {
 	}
 	for _, t := range tries {
 		switch {
-		case t.deletes || t.token == "" || byToken[t.token] < 2:
-		case byClient[t.client] == 1 && n.labels[t.token] == "" && !keyspace.LooksRandom(t.token):
+		case t.deletes || t.token == "" || byToken[t.token] < 2 || n.flags[t.token]:
+		case byClient[t.client] == 1 && n.labels[t.token] == "":
 			n.labels[t.token] = t.token
 		}
 	}
 }
 
 // of names the client of an attempt.
-func (n names) of(t try) string { return cmp.Or(n.labels[t.token], n.labels[t.client], t.client) }
+func (n names) of(t try) string { return cmp.Or(n.labels[t.token], n.client(t.client)) }
 
-// holder names one holder of a hold.
+// client names the client behind a connection.
+func (n names) client(addr string) string { return cmp.Or(n.labels[addr], n.called[addr], addr) }
+
+// holder names one holder of a hold; "" = it is not known.
 func (n names) holder(h Hold, token string) string {
-	client := cmp.Or(h.client, n.clients[token])
-	return cmp.Or(n.labels[token], n.labels[client], client, token)
+	name := cmp.Or(n.labels[token], n.client(cmp.Or(h.client, n.clients[token])))
+	if name == "" && !n.flags[token] {
+		name = token
+	}
+	return name
 }
 
 // blamed is a part of a wait, with the holder that has caused it.
@@ -343,7 +355,7 @@ func (c *Sum) Class(db int, name string) Class {
 	}
 	var worst time.Duration
 	for holder, waited := range c.blamed {
-		if waited > worst || waited == worst && holder < k.Worst {
+		if holder != "" && (waited > worst || waited == worst && holder < k.Worst) {
 			worst, k.Worst = waited, holder
 		}
 	}

@@ -18,6 +18,7 @@ type try struct {
 	script  bool   // a script runs it: a renewal may look the same
 	deletes bool
 	won     bool // it has acquired the lock
+	unsure  bool // it, or that of another connection with the same token
 	refused bool
 }
 
@@ -29,6 +30,8 @@ const (
 	// longest pause between two of its attempts, whichever is longer.
 	minPause  = time.Second
 	stopAfter = 3
+	// patience is the longest time between two attempts of one wait that have the same token.
+	patience = 5 * time.Second
 )
 
 // witness puts together what MONITOR and the reads show of a lock.
@@ -38,11 +41,12 @@ type witness struct {
 	monitored Span
 	tries     []try
 	holds     []Hold
-	read      int             // states that were taken
-	began     []time.Time     // of each state, when its new holder made the attempt; zero = not known
-	free      bool            // the key does not exist
-	won       map[string]bool // tokens that have acquired the lock so far
-	flags     map[string]bool // tokens of several clients
+	read      int                       // states that were taken
+	began     []time.Time               // of each state, when its new holder made the attempt; zero = not known
+	free      bool                      // the key does not exist
+	won       map[string]bool           // tokens that have acquired the lock so far
+	flags     map[string]bool           // values that clients write although another one holds the lock with it
+	users     map[string]map[string]int // attempts by token and connection
 	attempted int
 	acquired  int
 }
@@ -51,7 +55,8 @@ type witness struct {
 // afterwards, or if it is the first one after the key was deleted. One that finds a holder is
 // refused.
 func (a *account) seen(states []Hold, monitored Span) *witness {
-	w := &witness{account: a, states: states, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
+	w := &witness{account: a, states: states, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool)}
+	w.compareTokens()
 	w.confirm()
 	for i := range w.tries {
 		t := &w.tries[i]
@@ -70,24 +75,43 @@ func (a *account) seen(states []Hold, monitored Span) *witness {
 	return w
 }
 
-// confirm marks the attempts that a read confirms: the last one with the token of a new holder
-// before the read. A flag that several clients store confirms none.
-func (w *witness) confirm() {
-	byToken := make(map[string][]int)
-	firstOf := make(map[string]string) // the first client that has tried twice with a token
-	tried := make(map[waiter]bool)
-	for i, t := range w.tries {
-		if t.deletes || t.token == "" {
-			continue
+// compareTokens finds out who uses the tokens. SET NX of the value that holds the lock is that of
+// another client than its holder: the value is a flag, and names nobody.
+func (w *witness) compareTokens() {
+	w.flags, w.users = make(map[string]bool), make(map[string]map[string]int)
+	for _, t := range w.tries {
+		if w.users[t.token] == nil {
+			w.users[t.token] = make(map[string]int)
 		}
-		byToken[t.token] = append(byToken[t.token], i)
-		id := waiter{t.token, t.client}
-		if first := firstOf[t.token]; tried[id] && first == "" {
-			firstOf[t.token] = t.client
-		} else if tried[id] && first != t.client && !keyspace.LooksRandom(t.token) {
+		w.users[t.token][t.client]++
+	}
+	tried := make(map[string]bool)
+	var now Hold // as the reads show it
+	var deleted time.Time
+	read := 0
+	for _, t := range w.tries {
+		for ; read < len(w.states) && w.states[read].At.Before(t.at.Add(-readJitter)); read++ {
+			now = w.states[read]
+		}
+		switch {
+		case t.deletes:
+			deleted = t.at
+			continue
+		case !t.script && now.has(t.token) && !deleted.After(now.At) && (len(w.users[t.token]) > 1 || !tried[t.token]):
 			w.flags[t.token] = true
 		}
-		tried[id] = true
+		tried[t.token] = true
+	}
+}
+
+// confirm marks the attempts that a read confirms: the last one with the token of a new holder
+// before the read. A flag confirms none.
+func (w *witness) confirm() {
+	byToken := make(map[string][]int)
+	for i, t := range w.tries {
+		if !t.deletes && t.token != "" {
+			byToken[t.token] = append(byToken[t.token], i)
+		}
 	}
 	var before []keyspace.Holder
 	w.began = make([]time.Time, len(w.states)+1)
@@ -102,7 +126,8 @@ func (w *witness) confirm() {
 			mine := byToken[h.ID]
 			n, _ := slices.BinarySearchFunc(mine, s.At.Add(readJitter), func(i int, t time.Time) int { return w.tries[i].at.Compare(t) })
 			if n > 0 {
-				w.tries[mine[n-1]].won, w.began[k] = true, w.tries[mine[n-1]].at
+				t := &w.tries[mine[n-1]]
+				t.won, t.unsure, w.began[k] = true, len(w.users[h.ID]) > 1, t.at
 			}
 		}
 		before = s.Holders
@@ -135,10 +160,14 @@ func (w *witness) now() Hold {
 
 // acquire takes a successful attempt.
 func (w *witness) acquire(t *try) {
+	client := t.client
+	if t.unsure && !w.free {
+		client = ""
+	}
 	t.won, w.free, w.won[t.token] = true, false, true
 	w.attempted, w.acquired = w.attempted+w.counts(*t), w.acquired+w.counts(*t)
 	if !w.shared {
-		w.holds = append(w.holds, Hold{At: t.at, Holders: []keyspace.Holder{{ID: t.token}}, client: t.client})
+		w.holds = append(w.holds, Hold{At: t.at, Holders: []keyspace.Holder{{ID: t.token}}, client: client})
 	}
 }
 
@@ -157,48 +186,49 @@ func (w *witness) isRefused(t try) bool {
 	if len(now.Holders) == 0 || !now.excludes(w.last) {
 		return false
 	}
-	random := keyspace.LooksRandom(t.token)
-	if now.has(t.token) && (random || t.script || t.client == now.client) {
+	if now.has(t.token) && (t.script || t.client == now.client) {
 		return false
 	}
-	renewsLost := t.script && random && w.won[t.token] && w.last.Kind != keyspace.Reentrant
+	renewsLost := t.script && !w.flags[t.token] && w.won[t.token] && w.last.Kind != keyspace.Reentrant
 	return !renewsLost
 }
 
 // waiter identifies the attempts of one client.
 type waiter struct{ token, client string }
 
-// identify returns a function that returns who has made an attempt. Most libraries try with the
-// same random token until they succeed: then the token is the client, whichever connections it
-// uses. Otherwise the connection is, and clients behind one connection are one. A connection
+// identify returns a function that returns who has made an attempt: its connection, whatever its
+// tokens look like. Tokens that take turns on a connection, or are on several, are clients of their
+// own, if most attempts of the connection repeat a token: its clients keep theirs. A connection
 // with one attempt, as of redis-cli in a loop, is known by its host and its value.
 func (w *witness) identify() func(try) waiter {
-	tokens, clients := make(map[string]int), make(map[string]int)
+	tries, keeps, turns := make(map[string]int), make(map[string]int), make(map[string]bool) // by connection
+	last, tried, byToken := make(map[string]string), make(map[waiter]bool), make(map[string][]try)
 	for _, t := range w.tries {
-		tokens[t.token]++
-		clients[t.client]++
+		if !t.refused && !t.won {
+			continue
+		}
+		id := waiter{t.token, t.client}
+		turns[t.client] = turns[t.client] || tried[id] && last[t.client] != t.token
+		tried[id], last[t.client] = true, t.token
+		tries[t.client]++
+		byToken[t.token] = append(byToken[t.token], t)
 	}
-	repeated, single := 0, 0
-	for _, t := range w.tries {
-		switch {
-		case !t.refused || !keyspace.LooksRandom(t.token):
-		case tokens[t.token] > 1:
-			repeated++
-		default:
-			single++
+	for _, all := range byToken {
+		for i, t := range all {
+			if i > 0 && t.at.Sub(all[i-1].at) < patience || i+1 < len(all) && all[i+1].at.Sub(t.at) < patience {
+				keeps[t.client]++
+			}
 		}
 	}
 	return func(t try) waiter {
-		switch random := keyspace.LooksRandom(t.token); {
-		case random && repeated > single:
-			return waiter{token: t.token}
-		case random:
-			return waiter{client: t.client}
-		case clients[t.client] > 1:
-			return waiter{t.token, t.client}
-		}
 		host, _, _ := net.SplitHostPort(t.client)
-		return waiter{t.token, host}
+		switch c := t.client; {
+		case !w.flags[t.token] && 2*keeps[c] > tries[c] && (turns[c] || len(w.users[t.token]) > 1):
+			return waiter{token: t.token}
+		case tries[c] == 1:
+			return waiter{t.token, host}
+		}
+		return waiter{client: t.client}
 	}
 }
 
@@ -208,9 +238,14 @@ type asking struct {
 	pause       time.Duration // the longest between two attempts
 }
 
-// stopped reports whether a client that has not asked since has stopped waiting at a time.
-func (w *asking) stopped(at time.Time) bool {
-	return at.Sub(w.last.at) > max(minPause, stopAfter*w.pause)
+// stopped reports whether a client that has not asked since, or with another token than before, has
+// stopped waiting at a time.
+func (w *asking) stopped(at time.Time, token string) bool {
+	limit := max(minPause, stopAfter*w.pause)
+	if token == w.last.token {
+		limit = max(limit, patience)
+	}
+	return at.Sub(w.last.at) > limit
 }
 
 // waits returns the waits that the refused attempts show. A wait begins with the first refused
@@ -240,7 +275,7 @@ func (w *witness) waits(name func(try) string) (all []holds.Wait) {
 		}
 		id := who(t)
 		o := open[id]
-		if o != nil && id.client != "" && o.stopped(t.at) {
+		if o != nil && o.stopped(t.at, t.token) {
 			end(id, o.last, o.last.at, false)
 			o = nil
 		}
@@ -256,7 +291,7 @@ func (w *witness) waits(name func(try) string) (all []holds.Wait) {
 		}
 	}
 	for id, o := range open {
-		if o.stopped(monitored.Until) {
+		if o.stopped(monitored.Until, "") {
 			end(id, o.last, o.last.at, false)
 		} else {
 			end(id, o.last, monitored.Until, true)

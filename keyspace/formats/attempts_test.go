@@ -29,7 +29,7 @@ var sent = map[string][]attempt{
 	"locktop-rw":        {{"evalsha 536e6e 1 load:a w client-1~01a20e37-e8b3-7736-b89d-325473879bb2 5000 1 client-1~76a51ad10e08 750 {load:a}:free vm:1~76a51ad10e08 1", "load:a", "client-1~01a20e37-e8b3-7736-b89d-325473879bb2"}},
 	"locktop-semaphore": {{"evalsha a3ac9b 1 load:a client-3~01a20e38-0040-72ef-bda0-d6cbc4014bb0 5000 2 {load:a}:limit", "load:a", "client-3~01a20e38-0040-72ef-bda0-d6cbc4014bb0"}},
 	"redsync":           {{"set load:a kFdoYH0xKruSNwCHu3t97w== ex 5 nx", "load:a", "kFdoYH0xKruSNwCHu3t97w=="}},
-	"redislock":         {{"evalsha 80a1b5 1 load:a TE6ccP0c-qqCCEvqLmjPJA 22 5000", "load:a", "TE6ccP0c-qqCCEvqLmjPJA"}},
+	"redislock":         {{"evalsha 80a1b5 1 load:a TE6ccP0c-qqCCEvqLmjPJA 22 5000", "load:a", "TE6ccP0c-qqCCEvqLmjPJA"}, {"SET load:a worker-3 NX PX 5000", "load:a", "worker-3"}}, // the second one is of dineshgowda24/redislock
 	"redis-py":          {{"SET load:a 6bfcad0ae81d11f1875b02fc00000001 PX 5000 NX", "load:a", "6bfcad0ae81d11f1875b02fc00000001"}},
 	"rueidislock":       {{"EVAL script 1 rueidislock:0:a \xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG 1795534837691", "rueidislock:0:a", "\xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG"}},
 	"lynx":              {{"EVALSHA 3c1a 3 {lynx:lock:a}:owner {lynx:lock:a}:count {lynx:lock:a}:token vm-10.0.0.7-4242-1-" + hex32 + " 10000 604800000", "{lynx:lock:a}:owner", "vm-10.0.0.7-4242-1-" + hex32}},
@@ -47,7 +47,7 @@ var sent = map[string][]attempt{
 	"getset":                {{"SETNX lock:ledger 1795534837", "lock:ledger", "1795534837"}, {"GETSET lock:ledger 1795534837", "lock:ledger", "1795534837"}},
 	"go-redislock-rw":       {{"evalsha 8d1c 1 page:home lock_token:" + uuidA + " 30000", "page:home", "lock_token:" + uuidA}},
 	"redisson-queue":        {{"EVALSHA 7782 3 printer:attic redisson_lock_queue:{printer:attic} redisson_lock_timeout:{printer:attic} 30000 a8c0d125-75a0-45e0-95c2-ef02f74af9ce:1 300000 1795534837691", "printer:attic", "a8c0d125-75a0-45e0-95c2-ef02f74af9ce:1"}},
-	"node-redlock":          {{"evalsha 4a1c 2 lock:a lock:b 9f86d081884c7d659a2feaa0c55ad015 10000", "lock:b", "9f86d081884c7d659a2feaa0c55ad015"}},
+	"node-redlock":          {{"evalsha 4a1c 2 lock:a lock:b 9f86d081884c7d659a2feaa0c55ad015 10000", "lock:b", "9f86d081884c7d659a2feaa0c55ad015"}, {"evalsha 4a1c 1 lock:b 0 547fadae36418ea663bf9bcbeade56da 10000", "lock:b", "547fadae36418ea663bf9bcbeade56da"}},
 	"redis-semaphore-mutex": {{"set mutex:a " + uuidA + " PX 10000 NX", "mutex:a", uuidA}},
 	"redis-semaphore":       {{"evalsha 5a1c 1 semaphore:a 3 " + uuidA + " 10000 1795534837691", "semaphore:a", uuidA}},
 }
