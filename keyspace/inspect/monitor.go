@@ -68,8 +68,8 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 // last command that had the key and the token but is no proof, if there was one; and
 // another error if the server refuses, or sends more than 64 MiB. The connection is closed
 // when Monitor returns, also after ctx has ended. It authenticates with the user and the password of
-// the client's options. Commands within scripts do not count:
-// the command that runs the script does.
+// the client's options. A script
+// counts if it is seen to change the lock.
 func Monitor(ctx context.Context, rdb Client, q MonitorQuery) (s Sighting, err error) {
 	err = monitor(ctx, rdb, q.Window, func(lines *bufio.Reader) error {
 		s, err = q.read(lines)
@@ -153,13 +153,20 @@ func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 // read reads the lines of MONITOR up to the first that is a proof.
 func (q MonitorQuery) read(lines *bufio.Reader) (found Sighting, err error) {
 	key := []byte(`"` + monitorText(q.Key) + `"`)
+	var script Sighting // the last command, whose own commands follow if it runs a script
 	ended, err := eachMonitorLine(lines, func(line []byte) (more bool, err error) {
-		if !bytes.Contains(line, key) {
+		if client, _, _ := bytes.Cut(line, []byte(`] "`)); bytes.HasSuffix(client, []byte(" lua")) {
+			if script.Doubt == changesNone && bytes.Contains(line, key) && q.changes(string(line)) {
+				found, found.Doubt = script, ofHolder
+			}
+			return found.Addr == "" || found.Doubt != ofHolder, nil
+		}
+		if script = (Sighting{}); !bytes.Contains(line, key) {
 			return true, nil
 		}
 		s, ok := q.judge(string(line))
 		if ok {
-			found = s
+			script, found = s, s
 		}
 		return !ok || s.Doubt != "", nil
 	})

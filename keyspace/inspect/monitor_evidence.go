@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"locktop/keyspace"
 )
 
 // What a command with the key and the token of a lock says about its client.
@@ -15,15 +13,14 @@ const (
 	ofHolder    = ""
 	mayHaveFail = "a command that sets the value only if there is none may have failed"
 	onlyReads   = "the command only reads"
-	sharedValue = "another client may use the same value: it does not look random"
+	changesNone = "its script was not seen to change the lock"
 	notKnown    = "locktop does not know what the command does with the token"
 )
 
-// commandEvidence is what a command with the key and a random token proves: only the client
-// that has made the token sends it, unless the command only reads, or has failed. Scripts
-// count, because a script with this token belongs to its holder: a contender passes its own.
+// commandEvidence is what a command with the key and the token proves: it changes the lock of this
+// token, unless it only reads, or has failed. What a script does, the commands show that it runs.
 var commandEvidence = map[string]string{
-	"eval": ofHolder, "evalsha": ofHolder, "fcall": ofHolder,
+	"eval": changesNone, "evalsha": changesNone, "fcall": changesNone,
 	"set": ofHolder, "setex": ofHolder, "psetex": ofHolder, "delex": ofHolder,
 	"hset": ofHolder, "hmset": ofHolder, "hincrby": ofHolder, "hdel": ofHolder, "hpexpire": ofHolder, "hexpire": ofHolder,
 	"zadd": ofHolder, "zrem": ofHolder, "sadd": ofHolder, "srem": ofHolder, "rpush": ofHolder, "lpush": ofHolder, "lrem": ofHolder,
@@ -47,15 +44,15 @@ func (q MonitorQuery) judge(line string) (s Sighting, ok bool) {
 	others := slices.Delete(slices.Clone(args), key, key+1)
 	for _, token := range q.Tokens {
 		if slices.Contains(others, token) {
-			s.Doubt = doubt(s.Command, others, token)
+			s.Doubt = doubt(s.Command, others)
 			return s, true
 		}
 	}
 	return Sighting{}, false
 }
 
-// doubt returns why a command with a token does not prove that its client is the holder.
-func doubt(command string, args []string, token string) string {
+// doubt returns why a command with the token does not prove that its client is the holder.
+func doubt(command string, args []string) string {
 	why, known := commandEvidence[command]
 	conditional := slices.ContainsFunc(args, func(arg string) bool { return strings.EqualFold(arg, "nx") })
 	switch {
@@ -65,11 +62,23 @@ func doubt(command string, args []string, token string) string {
 		return why
 	case conditional && (command == "set" || command == "zadd"):
 		return mayHaveFail
-	case !keyspace.LooksRandom(token):
-		return sharedValue
 	}
 	return ofHolder
 }
+
+// changes reports whether a line of MONITOR is a command of a script that changes the key, also if
+// there is one.
+func (q MonitorQuery) changes(line string) bool {
+	c, ok := parseMonitorCommand(line)
+	if !ok || c.Addr != "" || c.DB != q.DB || !slices.Contains(c.Args[1:], q.Key) {
+		return false
+	}
+	name := strings.ToLower(c.Args[0])
+	return slices.Contains(changing, name) || commandEvidence[name] == ofHolder && doubt(name, c.Args[1:]) == ofHolder
+}
+
+// changing are the commands of scripts that change a lock without its token.
+var changing = []string{"del", "unlink", "expire", "pexpire", "expireat", "pexpireat", "getdel"}
 
 // parseMonitorLine parses a line such as
 //

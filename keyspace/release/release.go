@@ -290,12 +290,15 @@ func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Loc
 	return now, scriptError(err)
 }
 
+// randomText is a UUID, or a long run of characters as in hex and Base64.
+var randomText = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9A-Za-z+/]{16}`)
+
 // digests returns the label and a digest of the ID of each holder. It leaves out a label that
 // may be the token.
 func digests(holders []keyspace.Holder) []string {
 	var all []string
 	for _, h := range holders {
-		if h.Label == h.ID || keyspace.LooksRandom(h.Label) {
+		if h.Label == h.ID || randomText.MatchString(h.Label) {
 			h.Label = ""
 		}
 		sum := sha256.Sum256([]byte(h.ID))
