@@ -287,7 +287,7 @@ func printRareKeys(p jsonPage) {
 		"entry":         render.EntryOf(keyspace.Entry{Node: "a:1", Key: "\xff", Type: "string", Value: "\xff"}, 0),
 		"who": identityOf(identity{lock: l, holder: old, at: now, head: render.HeadOf(snap), known: bySaying, process: keyspace.Process{Host: "web-1", PID: 7},
 			clients: []keyspace.Client{{Addr: "10.0.0.1:7", Name: "web", User: "ann", Library: "redis-py", Age: time.Minute}},
-			seen:    inspect.Investigation{Suspicion: keyspace.Suspicion{Changes: 3, Hits: 2, Left: 1}}}),
+			seen:    inspect.Investigation{Suspicion: keyspace.Suspicion{Changes: 3, Hits: 2, Left: 1, Renewers: make([]keyspace.Client, 2)}}}),
 		"contention": render.ContentionOf(contention.Report{
 			Watched: contention.Span{From: now, Until: now.Add(time.Minute)}, Monitored: contention.Span{From: now, Until: now.Add(time.Minute)},
 			Classes: []contention.Class{{Source: contention.Asked}, {Source: contention.Seen, Attempts: 1, Worst: "web-1", WorstShare: 1, P50: contention.Quantile{AtLeast: true}, P99: contention.Quantile{AtLeast: true}}},

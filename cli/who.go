@@ -56,6 +56,8 @@ func (p *program) whoCommand() *cobra.Command {
   hint         the value contains the name of a client; it may be another service
   coincidence  one client wrote each time the lock changed, and hardly ever at another
                time; locktop says "probably", never "certainly"
+  renewal      several clients renew the lock, so which one holds it is not known; or one
+               does, by a command such as EXPIRE, which a waiter may send, too
   proof        MONITOR has shown the command with the key and the token; only with --monitor
 
 It needs the permission for CLIENT LIST, and with --monitor for MONITOR. locktop never
@@ -84,6 +86,7 @@ const (
 	bySaying      = "said"
 	byHint        = "hint"
 	byCoincidence = "coincidence"
+	byRenewal     = "renewal"
 	byProof       = "proof"
 )
 
@@ -270,6 +273,9 @@ func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch 
 	switch {
 	case err != nil:
 		return cannotIdentify(err)
+	case len(seen.Renewers) > 0:
+		id.known, id.clients, id.why = byRenewal, seen.Renewers, seen.Text()
+		return nil
 	case seen.Named:
 		id.known, id.clients = byCoincidence, []keyspace.Client{seen.Client}
 		id.why = seen.Text()
@@ -351,7 +357,7 @@ func writeIdentity(w io.Writer, id identity) error {
 	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(id.lock.Key))
 	line := func(name, text string) { fmt.Fprintf(&out, "  %-10s %s\n", name, text) }
 	line("held by", holderLine(id.holder, id.at))
-	doubt := map[string]string{byCoincidence: "probably ", byHint: "perhaps "}[id.known]
+	doubt := map[string]string{byCoincidence: "probably ", byHint: "perhaps ", byRenewal: "renewed by "}[id.known]
 	n := 0
 	if id.process.Host != "" {
 		line("process", id.process.String())
@@ -365,6 +371,9 @@ func writeIdentity(w io.Writer, id identity) error {
 		line("", fmt.Sprintf("and %s", humanize.Plural(more, "more connection")))
 	}
 	line("known by", id.known+": "+widget.Plain(id.why))
+	if f, found := id.seen.Finding(id.lock.ID()); found {
+		line("finding", f.ID+": "+f.Remedy)
+	}
 	for i, command := range id.next() {
 		line(first(i, "next"), command)
 	}
@@ -379,13 +388,14 @@ type jsonIdentity struct {
 	render.Head
 	render.LockID
 	Holder       render.Holder   `json:"holder"`
-	KnownBy      string          `json:"known_by"` // said, hint, coincidence or proof
+	KnownBy      string          `json:"known_by"` // said, hint, coincidence, renewal or proof
 	Evidence     []string        `json:"evidence"`
 	Process      *jsonProcess    `json:"process,omitzero"` // in the value of the lock
 	Clients      []render.Client `json:"clients"`
 	ChangeCount  int             `json:"change_count,omitzero"`  // of the lock, while it was watched
 	HitCount     int             `json:"hit_count,omitzero"`     // of these: those at which the client had just run a command
 	SuspectCount int             `json:"suspect_count,omitzero"` // clients that cannot be excluded
+	Finding      *render.Finding `json:"finding,omitzero"`       // two-renewers
 	Commands     []string        `json:"commands"`               // to paste
 }
 
@@ -399,6 +409,9 @@ func identityOf(id identity) jsonIdentity {
 		Head: id.head, LockID: render.LockIDOf(id.lock.ID()), Holder: render.HolderOf(id.holder, id.at), KnownBy: id.known, Evidence: []string{render.Text(id.why)},
 		ChangeCount: id.seen.Changes, HitCount: id.seen.Hits, SuspectCount: id.seen.Left, Commands: append([]string{}, id.next()...),
 		Clients: render.Each(id.clients, render.ClientOf),
+	}
+	if f, found := id.seen.Finding(id.lock.ID()); found {
+		j.Finding = new(render.FindingOf(f))
 	}
 	j.Node = render.Text(whereHeld(id.lock, id.holder))
 	if id.process.Host != "" {

@@ -3,7 +3,10 @@ package keyspace
 import (
 	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"locktop/internal/humanize"
@@ -39,6 +42,8 @@ type suspect struct {
 	command string        // at the first change: a library renews with one command; "" = no suspect
 	hits    int           // changes at which it ran its command, or may have done so
 	misses  int           // changes at which it did not
+	absent  bool          // at one of these it ran no command: another client made the change
+	sure    uint64        // the changes at which it certainly ran its command, a bit for each, if it rarely does between
 	fresh   int           // of the hits: those at which it certainly ran a command
 	weight  float64       // how much more likely the changes are if it made them
 	closest time.Duration // of the certain hits: the shortest time between the lists before and after the change
@@ -56,6 +61,34 @@ type Suspicion struct {
 	Hits    int  // changes at which this client had just run a command that writes
 	Left    int  // clients that cannot be excluded, with this one
 	Named   bool // the evidence is sufficient
+
+	// Renewers are the clients that renew the lock, if that does not say who holds it: several clients do,
+	// or one by a command that looks at no owner, as that of a waiter may.
+	Renewers []Client
+}
+
+// Known reports whether the search is over.
+func (s Suspicion) Known() bool { return s.Named || len(s.Renewers) > 0 }
+
+// TwoRenewers is the problem of a hold that several clients renew. Only this search finds it.
+var TwoRenewers = Problem{"two-renewers", Warning, finding, "several clients renew one hold, so it may last after its holder has ended",
+	"Find out which of them holds the lock, and stop the others. Renew the lock with a script that compares the token first."}
+
+// Finding returns the finding of a lock; its text is that of the suspicion.
+func (s Suspicion) Finding(lock ID) (f Finding, found bool) {
+	return Finding{Problem: TwoRenewers, Lock: lock, Text: s.Text()}, len(s.Renewers) > 1
+}
+
+// renewers says who renews the lock.
+func (s Suspicion) renewers() string {
+	var names []string
+	for _, c := range s.Renewers {
+		names = append(names, strings.TrimSpace(c.Name+" "+c.Addr))
+	}
+	if len(names) > 1 {
+		return fmt.Sprintf("%d clients renew it: %s", len(names), strings.Join(names, ", "))
+	}
+	return fmt.Sprintf("%s renews it by %s, which looks at no owner: it may be a waiter, and others may renew it, too", names[0], s.Renewers[0].Command)
 }
 
 // Text says how the client is known, or how far the search has come.
@@ -67,7 +100,10 @@ func (s Suspicion) Text() string {
 	case s.Left > 1:
 		left = humanize.Count(s.Left) + " clients are left"
 	}
-	if !s.Named {
+	switch {
+	case len(s.Renewers) > 0:
+		return s.renewers()
+	case !s.Named:
 		return fmt.Sprintf("%s, %s", humanize.Plural(s.Changes, "change"), left)
 	}
 	return fmt.Sprintf("it ran %s just when the lock changed, %d of %d times, and hardly ever between; %s", s.Client.Command, s.Hits, s.Changes, left)
@@ -80,6 +116,7 @@ const (
 	absent       = 0.01 // factor for a suspect that ran no command
 	unsure       = 0.5  // factor for a suspect that may have run its last command before the change
 	maxNoise     = 0.1  // from which on a hit of a suspect says nothing
+	maxRare      = 0.02 // from which on it does not say that the suspect made the change
 	maxActive    = 0.6  // share of the lists with an idle time of 0, from which on idle times say nothing
 	unseenHolder = 0.2  // probability that the holder is not in the lists, as a share of that it is
 	sufficient   = 500  // required weight of a suspect, as a multiple of all others and the unseen holder together
@@ -87,6 +124,7 @@ const (
 	minFresh     = 2    // required number of certain hits
 	maxInStep    = 0.1  // limit of the expected number of clients that write in step with the lock by chance
 	maxMisses    = 2    // of a suspect
+	maxRivals    = 50   // suspects that have not run their command yet, so that they are listed
 	maxChanges   = 6    // after which all clients are suspects again if none is named
 )
 
@@ -121,35 +159,28 @@ func (s *Suspects) Changed(at time.Time, list []Client) {
 	case 1:
 		s.firstAt = at
 		s.rest = unseenHolder * float64(len(list))
-		for _, c := range list { // the last command of a suspect writes and can be as new as the change
-			if !slices.Contains(s.commands, c.Command) || c.Idle > recent {
-				continue
-			}
-			if s.all[c.ID] == nil {
-				s.all[c.ID] = &suspect{weight: 1}
-			}
-			s.all[c.ID].command = c.Command
-		}
 	case 2:
 		s.rates = nil
-		for id, one := range s.all { // clients without a command are no suspects
+		for _, one := range s.all {
 			if one.noise > 0 {
 				s.rates = append(s.rates, float64(one.noise)/one.quiet.Seconds())
 			}
-			if one.command == "" {
-				delete(s.all, id)
-			}
 		}
 	}
-	between := at.Sub(s.lastAt)
-	now := byClientID(list)
+	between, now := at.Sub(s.lastAt), byClientID(list)
+	for _, c := range list {
+		s.join(c, between)
+	}
+	if s.changes > 1 { // the others are suspects no more, unless they may be the next to join
+		s.dropIdle(now)
+	}
 	for id, one := range s.all {
 		is, connected := now[id]
 		if connected && one.command != "" {
 			one.client = is
-			one.judge(s.last[id], is, between)
+			one.judge(s.last[id], is, between, s.changes)
 		}
-		if !connected || one.misses >= maxMisses {
+		if !connected || one.misses >= maxMisses+2*one.fresh {
 			delete(s.all, id)
 		}
 	}
@@ -157,6 +188,38 @@ func (s *Suspects) Changed(at time.Time, list []Client) {
 	if best := s.Best(); best.Client.ID == 0 || s.changes >= maxChanges && !best.Named {
 		s.Restart()
 		s.previous = best
+	}
+}
+
+// join makes a client a suspect if its last command writes and can be as new as the change. After
+// the first change it must have run it certainly.
+func (s *Suspects) join(c Client, between time.Duration) {
+	if !slices.Contains(s.commands, c.Command) || c.Idle > recent || s.all[c.ID] != nil && s.all[c.ID].command != "" {
+		return
+	}
+	one := s.all[c.ID]
+	if s.changes == 1 && one == nil {
+		one = &suspect{weight: 1}
+		s.all[c.ID] = one
+	}
+	if was, listed := s.last[c.ID]; s.changes > 1 && (one == nil || !listed || one.activity(was, c) != ran || one.noiseIn(between) > maxRare) {
+		return
+	}
+	missed := s.changes - 1
+	one.command, one.misses, one.absent, one.weight = c.Command, min(missed, maxMisses-1), missed > 0, math.Pow(absent, float64(missed))
+}
+
+// dropIdle drops the clients that have not joined, unless they are few and may join.
+func (s *Suspects) dropIdle(now map[int64]Client) {
+	rivals := 0
+	for _, id := range slices.Sorted(maps.Keys(s.all)) {
+		switch one := s.all[id]; {
+		case one.command != "":
+		case rivals < maxRivals && slices.Contains(s.commands, now[id].Command):
+			rivals++
+		default:
+			delete(s.all, id)
+		}
 	}
 }
 
@@ -169,13 +232,19 @@ func (s *Suspects) Skip(at time.Time, list []Client) { s.last, s.lastAt = byClie
 func (s *Suspects) Restart() {
 	s.changes, s.previous = 0, Suspicion{}
 	for _, one := range s.all {
-		one.command, one.weight, one.hits, one.fresh, one.misses = "", 1, 0, 0, 0
+		one.command, one.weight, one.hits, one.fresh, one.misses, one.absent, one.sure = "", 1, 0, 0, 0, false, 0
 	}
+}
+
+// noiseIn returns the expected number of commands that write, in a time without a change. The rate
+// of a rare event is estimated after Krichevsky and Trofimov.
+func (one *suspect) noiseIn(between time.Duration) float64 {
+	return (float64(one.noise) + 0.5) * between.Seconds() / max(one.quiet, between).Seconds()
 }
 
 // judge records whether a suspect ran its command at a change, between two lists. A zero
 // was is a client that was not in the previous list.
-func (one *suspect) judge(was, is Client, between time.Duration) {
+func (one *suspect) judge(was, is Client, between time.Duration, change int) {
 	did := maybeRan
 	if was.ID != 0 {
 		did = one.activity(was, is)
@@ -183,6 +252,7 @@ func (one *suspect) judge(was, is Client, between time.Duration) {
 	switch {
 	case did == didNotRun:
 		one.misses++
+		one.absent = true
 		one.weight *= absent
 	case is.Command != one.command:
 		one.misses++
@@ -196,10 +266,11 @@ func (one *suspect) judge(was, is Client, between time.Duration) {
 		if one.fresh == 1 || between < one.closest {
 			one.closest = between
 		}
-		// The rate of a rare event is estimated after Krichevsky and Trofimov.
-		noise := (float64(one.noise) + 0.5) * between.Seconds() / max(one.quiet, between).Seconds()
-		if noise <= maxNoise {
+		if noise := one.noiseIn(between); noise <= maxNoise {
 			one.weight *= hitIfHolder / noise
+			if noise <= maxRare {
+				one.sure |= 1 << change
+			}
 		}
 	}
 }
@@ -240,8 +311,39 @@ func (s *Suspects) Best() Suspicion {
 		return result
 	}
 	result.Client, result.Hits = best.client, best.hits
-	result.Named = best.fresh >= minFresh && best.weight >= sufficient*(sum-best.weight) && s.inStep(best.closest) <= maxInStep
+	if result.Renewers = s.renewers(); len(result.Renewers) > 1 {
+		return result
+	}
+	alone := !best.absent
+	for _, one := range s.all {
+		alone = alone && one.sure&^best.sure == 0
+	}
+	result.Named = alone && best.fresh >= minFresh && best.weight >= sufficient*(sum-best.weight) && s.inStep(best.closest) <= maxInStep
+	if result.Named && slices.Contains(blindCommands, best.command) {
+		result.Named, result.Renewers = false, []Client{best.client}
+	}
 	return result
+}
+
+// renewers returns the clients that have made changes that none of the others has made, at least two
+// each, if they have made all changes but one at most.
+func (s *Suspects) renewers() (all []Client) {
+	made := uint64(0)
+	for _, id := range slices.Sorted(maps.Keys(s.all)) {
+		one, others := s.all[id], uint64(0)
+		for other, two := range s.all {
+			if other != id && two.command != "" {
+				others |= two.sure
+			}
+		}
+		if bits.OnesCount64(one.sure&^others) >= minFresh {
+			all, made = append(all, one.client), made|one.sure
+		}
+	}
+	if len(all) < 2 || bits.OnesCount64(made) < s.changes-1 {
+		return nil
+	}
+	return all
 }
 
 // inStep returns the expected number of clients that write as rarely as the lock changes,
@@ -307,6 +409,9 @@ func (one *suspect) activity(was, is Client) activity {
 
 // renewCommands are the commands with which libraries change a lock of any type.
 var renewCommands = [...]string{"eval", "evalsha", "exec", "expire", "expireat", "fcall", "pexpire", "pexpireat"}
+
+// blindCommands are those that renew a lock whoever holds it.
+var blindCommands = []string{"expire", "expireat", "pexpire", "pexpireat"}
 
 // typeCommands are the other commands with which libraries change a lock, by its type.
 var typeCommands = map[string][]string{

@@ -161,6 +161,8 @@ func (s *state) connection(h *keyspace.Holder) string {
 		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
 	case watched && c.watch.found.Named:
 		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()))
+	case watched && len(c.watch.found.Renewers) > 0:
+		return s.sentence(process, named, widget.Plain(c.watch.found.Text()))
 	case watched:
 		return s.sentence(process, named, "not found in "+humanize.Setting(watchFor)+": "+widget.Plain(c.watch.found.Text()))
 	case !c.answered:
