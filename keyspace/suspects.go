@@ -67,9 +67,6 @@ type Suspicion struct {
 	Renewers []Client
 }
 
-// Known reports whether the search is over.
-func (s Suspicion) Known() bool { return s.Named || len(s.Renewers) > 0 }
-
 // TwoRenewers is the problem of a hold that several clients renew. Only this search finds it.
 var TwoRenewers = Problem{"two-renewers", Warning, finding, "several clients renew one hold, so it may last after its holder has ended",
 	"Find out which of them holds the lock, and stop the others. Renew the lock with a script that compares the token first."}
@@ -79,20 +76,12 @@ func (s Suspicion) Finding(lock ID) (f Finding, found bool) {
 	return Finding{Problem: TwoRenewers, Lock: lock, Text: s.Text()}, len(s.Renewers) > 1
 }
 
-// renewers says who renews the lock.
-func (s Suspicion) renewers() string {
-	var names []string
-	for _, c := range s.Renewers {
-		names = append(names, strings.TrimSpace(c.Name+" "+c.Addr))
-	}
-	if len(names) > 1 {
-		return fmt.Sprintf("%d clients renew it: %s", len(names), strings.Join(names, ", "))
-	}
-	return fmt.Sprintf("%s renews it by %s, which looks at no owner: it may be a waiter, and others may renew it, too", names[0], s.Renewers[0].Command)
-}
-
 // Text says how the client is known, or how far the search has come.
 func (s Suspicion) Text() string {
+	var renewers []string
+	for _, c := range s.Renewers {
+		renewers = append(renewers, strings.TrimSpace(c.Name+" "+c.Addr))
+	}
 	left := "no client was seen at every change"
 	switch {
 	case s.Left == 1:
@@ -101,8 +90,10 @@ func (s Suspicion) Text() string {
 		left = humanize.Count(s.Left) + " clients are left"
 	}
 	switch {
-	case len(s.Renewers) > 0:
-		return s.renewers()
+	case len(renewers) == 1:
+		return renewers[0] + " renews it by " + s.Renewers[0].Command + ", which looks at no owner: it may be a waiter, and others may renew it, too"
+	case len(renewers) > 0:
+		return fmt.Sprintf("%d clients renew it: %s", len(renewers), strings.Join(renewers, ", "))
 	case !s.Named:
 		return fmt.Sprintf("%s, %s", humanize.Plural(s.Changes, "change"), left)
 	}
@@ -124,7 +115,6 @@ const (
 	minFresh     = 2    // required number of certain hits
 	maxInStep    = 0.1  // limit of the expected number of clients that write in step with the lock by chance
 	maxMisses    = 2    // of a suspect
-	maxRivals    = 50   // suspects that have not run their command yet, so that they are listed
 	maxChanges   = 6    // after which all clients are suspects again if none is named
 )
 
@@ -171,16 +161,14 @@ func (s *Suspects) Changed(at time.Time, list []Client) {
 	for _, c := range list {
 		s.join(c, between)
 	}
-	if s.changes > 1 { // the others are suspects no more, unless they may be the next to join
-		s.dropIdle(now)
-	}
 	for id, one := range s.all {
 		is, connected := now[id]
+		rival := one.noise == 0 && slices.Contains(s.commands, is.Command) // it may be the next to join
 		if connected && one.command != "" {
 			one.client = is
 			one.judge(s.last[id], is, between, s.changes)
 		}
-		if !connected || one.misses >= maxMisses+2*one.fresh {
+		if !connected || one.misses >= maxMisses+2*one.fresh || one.command == "" && s.changes > 1 && !rival {
 			delete(s.all, id)
 		}
 	}
@@ -192,35 +180,20 @@ func (s *Suspects) Changed(at time.Time, list []Client) {
 }
 
 // join makes a client a suspect if its last command writes and can be as new as the change. After
-// the first change it must have run it certainly.
+// the first change it must have run it certainly, and rarely before.
 func (s *Suspects) join(c Client, between time.Duration) {
-	if !slices.Contains(s.commands, c.Command) || c.Idle > recent || s.all[c.ID] != nil && s.all[c.ID].command != "" {
+	one, missed := s.all[c.ID], s.changes-1
+	was, listed := s.last[c.ID]
+	switch {
+	case !slices.Contains(s.commands, c.Command) || c.Idle > recent || one != nil && one.command != "":
 		return
-	}
-	one := s.all[c.ID]
-	if s.changes == 1 && one == nil {
-		one = &suspect{weight: 1}
+	case missed > 0 && (one == nil || !listed || one.activity(was, c) != ran || one.noiseIn(between) > maxRare):
+		return
+	case one == nil:
+		one = &suspect{}
 		s.all[c.ID] = one
 	}
-	if was, listed := s.last[c.ID]; s.changes > 1 && (one == nil || !listed || one.activity(was, c) != ran || one.noiseIn(between) > maxRare) {
-		return
-	}
-	missed := s.changes - 1
 	one.command, one.misses, one.absent, one.weight = c.Command, min(missed, maxMisses-1), missed > 0, math.Pow(absent, float64(missed))
-}
-
-// dropIdle drops the clients that have not joined, unless they are few and may join.
-func (s *Suspects) dropIdle(now map[int64]Client) {
-	rivals := 0
-	for _, id := range slices.Sorted(maps.Keys(s.all)) {
-		switch one := s.all[id]; {
-		case one.command != "":
-		case rivals < maxRivals && slices.Contains(s.commands, now[id].Command):
-			rivals++
-		default:
-			delete(s.all, id)
-		}
-	}
 }
 
 // Skip adds a list of clients that says nothing: it is not known whether the holder changed
@@ -311,10 +284,8 @@ func (s *Suspects) Best() Suspicion {
 		return result
 	}
 	result.Client, result.Hits = best.client, best.hits
-	if result.Renewers = s.renewers(); len(result.Renewers) > 1 {
-		return result
-	}
-	alone := !best.absent
+	result.Renewers = s.renewers()
+	alone := !best.absent && result.Renewers == nil
 	for _, one := range s.all {
 		alone = alone && one.sure&^best.sure == 0
 	}

@@ -97,7 +97,7 @@ func (s *simulated) investigate(most int, period time.Duration, change func()) (
 		change()
 		s.pass(reach)
 		suspects.Changed(s.clock(), s.list(suspects.IDs()))
-		if best := suspects.Best(); best.Known() {
+		if best := suspects.Best(); best.Named || best.Renewers != nil {
 			return best, suspects
 		}
 	}
@@ -133,7 +133,7 @@ func TestNoneIsNamedIfTheClientCannotBeSeen(t *testing.T) {
 	for trial := range uint64(testtier.Size(3, 20, 20)) {
 		s := simulate(trial, 300, 100, "get", "set", "hget", "evalsha")
 		got, _ := s.investigate(15, 2*time.Second, func() {})
-		check.True(t, !got.Known(), "trial %d: %+v", trial, got)
+		check.True(t, !got.Named && got.Renewers == nil, "trial %d: %+v", trial, got)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestABusyHolderIsNeverMistaken(t *testing.T) {
 	for trial := range uint64(testtier.Size(3, 20, 20)) {
 		s := simulate(trial, 300, 100, "set", "evalsha", "get")
 		got, _ := s.investigate(15, 2*time.Second, func() { s.run(5, "evalsha") })
-		check.True(t, !got.Known() || got.Named && got.Client.ID == 6, "trial %d: %+v", trial, got)
+		check.True(t, !got.Named && got.Renewers == nil || got.Named && got.Client.ID == 6, "trial %d: %+v", trial, got)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestAClientInStepWithTheLockIsNotNamedIfItIsByChance(t *testing.T) {
 				suspects.Idle(s.clock(), s.list(suspects.IDs()))
 			}
 			best := suspects.Best()
-			check.Require(t, !best.Known(), "trial %d names %+v", trial, best)
+			check.Require(t, !best.Named && best.Renewers == nil, "trial %d names %+v", trial, best)
 		}
 	}
 }

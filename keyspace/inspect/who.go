@@ -142,7 +142,7 @@ func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keysp
 	}
 	tick := time.NewTicker(pollSuspectsExpected)
 	defer tick.Stop()
-	for !w.seen().Known() {
+	for !w.seen().Named && w.seen().Renewers == nil {
 		select {
 		case <-ctx.Done():
 			return w.seen(), nil
