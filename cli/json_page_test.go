@@ -260,7 +260,7 @@ func printLoad(p jsonPage) {
 func printRareKeys(p jsonPage) {
 	now := time.Date(2026, 11, 20, 12, 31, 7, 120e6, time.UTC)
 	id := keyspace.ID{Node: "a:1", DB: 3, Key: "lock:\xff"}
-	old := keyspace.Holder{ID: "a\xff", Label: "web-1", Depth: 2, Mode: keyspace.Write, Seen: now.Add(-time.Minute), Expires: now.Add(time.Minute)}
+	old := keyspace.Holder{ID: "a\xff", Label: "web-1", Depth: 2, Mode: keyspace.Write, Seen: now.Add(-time.Minute), Expires: now.Add(time.Minute), Addr: "10.0.0.1:7", ConnectedAt: now, DisconnectedAt: now}
 	l := keyspace.Lock{
 		Key: id.Key, Node: id.Node, DB: id.DB, Kind: keyspace.Semaphore, Format: "set-nx", Holders: []keyspace.Holder{old}, Fence: 7, Limit: 3,
 		Votes:    []keyspace.Vote{{Node: "a:1", Token: "a", Expires: now}, {Node: "b:1", Unreachable: true}},

@@ -138,7 +138,7 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		h := &holders[i]
 		before, held := was.Holder(h.ID)
 		if held {
-			h.DisconnectedAt, h.Addr = before.DisconnectedAt, before.Addr
+			h.DisconnectedAt, h.ConnectedAt, h.Addr = before.DisconnectedAt, before.ConnectedAt, before.Addr
 			h.ID = before.ID // one copy of the text
 			if h.Label == before.Label {
 				h.Label = before.Label

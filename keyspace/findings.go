@@ -370,7 +370,11 @@ func holderGone(l *Lock, now time.Time) string {
 			renewed = l.Renewed
 		}
 		if !h.DisconnectedAt.IsZero() && now.Sub(h.DisconnectedAt) > goneTooLong && !renewed.After(h.DisconnectedAt) {
-			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.DisconnectedAt)))
+			text := fmt.Sprintf("%s has not been connected for %s", h.Name(), humanize.Duration(now.Sub(h.DisconnectedAt)))
+			if closed := h.Closed(); closed != "" {
+				text += ": " + closed
+			}
+			return text + "."
 		}
 	}
 	return ""

@@ -91,7 +91,10 @@ func TestFindings(t *testing.T) {
 		{"two tokens, and one is silent", redlock("a", "b", "?"), 3000, "", ""},
 		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "ttl-too-short", "last 3 holds"},
 		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 2 }), 2000, "", ""},
-		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
+		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s."},
+		{"its connection was listed before", with(mutex(holder("a", hour)), func(l *keyspace.Lock) {
+			l.Holders[0].Addr, l.Holders[0].ConnectedAt, l.Holders[0].DisconnectedAt = "10.0.0.1:5", at(-2000), t0
+		}), 6000, "holder-gone", "6.0 s: its connection 10.0.0.1:5 closed between " + at(-2000).Local().Format("15:04:05") + " and"},
 		{"its client has disconnected, and it is renewed", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
 		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
 		{"one of two clients has hung up, and the other one renews", with(mutex(holder("a", hour), holder("b", hour)), func(l *keyspace.Lock) {

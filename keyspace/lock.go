@@ -178,6 +178,21 @@ type Holder struct {
 	Renewed        time.Time `json:"renewed,omitzero"`         // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
 	Addr           string    `json:"addr,omitzero"`            // address of the connection whose name is the label, or the host of several; "" = unknown
 	DisconnectedAt time.Time `json:"disconnected_at,omitzero"` // since when the client with this label is disconnected; zero = connected or unknown
+	ConnectedAt    time.Time `json:"connected_at,omitzero"`    // if it is disconnected: when its connection was listed last
+}
+
+// Closed says when the connection of the holder closed; "" = it is connected, or that is not known.
+func (h Holder) Closed() string {
+	if h.DisconnectedAt.IsZero() || h.ConnectedAt.IsZero() {
+		return ""
+	}
+	return ClosedBetween(h.Addr, h.ConnectedAt, h.DisconnectedAt)
+}
+
+// ClosedBetween says that a connection closed after it was listed last, and before a list without it.
+func ClosedBetween(client string, last, without time.Time) string {
+	const clock = "15:04:05"
+	return fmt.Sprintf("its connection %s closed between %s and %s", client, last.Local().Format(clock), without.Local().Format(clock))
 }
 
 // Waiter is a client that waits for the lock, as far as the format shows it.

@@ -220,6 +220,7 @@ func (l Lock) shifted(d time.Duration) Lock {
 
 func (h Holder) shifted(d time.Duration) Holder {
 	h.Since, h.Seen, h.Expires, h.Renewed, h.DisconnectedAt = shift(h.Since, d), shift(h.Seen, d), shift(h.Expires, d), shift(h.Renewed, d), shift(h.DisconnectedAt, d)
+	h.ConnectedAt = shift(h.ConnectedAt, d)
 	return h
 }
 

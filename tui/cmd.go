@@ -75,7 +75,7 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		clients, err := f.Clients(ctx, l)
-		return answer(func(a *app) { a.clients.onAnswer(l.ID(), clients, err) })
+		return answer(func(a *app) { a.clients.onAnswer(l.ID(), clients, err, a.now) })
 	})
 }
 

@@ -157,9 +157,12 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 		lists(1)
 		d.wait(2 * time.Second)
 		lists(2)
+		f.clients = f.clients[1:]
+		d.wait(10*time.Second).want("its connection 10.0.3.17:51622, lettuce", "closed between ").wantNot("no connection has its name")
+		lists(3)
 		d.press("p").want("node-", "blocks    3 clients").wantNot("svc-c", "svc-d", "10.0.3", "chain:")
 		d.press("p", "esc", "esc", "/").enter("chain:3").press("enter", "enter").wait(tickInterval)
-		lists(3)
+		lists(4)
 		d.want("no connection has its name or address", "svc-e:1 waits for chain:2, which svc-d:1 holds; that owner waits for chain:1", "svc-c:1 is the root",
 			"tree      chain:1, which svc-c:1 holds, blocks 3 clients, 1 directly", "            chain:2, which svc-d:1 holds, blocks 2 clients", "              chain:3, which svc-e:1 holds")
 	})
@@ -180,7 +183,7 @@ func TestTheLockPageSaysThatItMayNotListClients(t *testing.T) {
 func TestAWatchFindsTheClientOfTheHolder(t *testing.T) {
 	driveNew(t, func(*testing.T) Config {
 		w := testConfig()
-		w.Source, w.Finder = chained(), &fakeFinder{found: make(chan keyspace.Suspicion)}
+		w.Source, w.Finder = chained(), &fakeFinder{found: make(chan keyspace.Suspicion), clients: []keyspace.Client{{ID: 3, Addr: "10.1.1.1:99"}}}
 		return w
 	}, func(d *driver) {
 		f := d.app.config.Finder.(*fakeFinder)
@@ -188,6 +191,8 @@ func TestAWatchFindsTheClientOfTheHolder(t *testing.T) {
 		d.press("W").wait(5*time.Second).want("watching the lock for its client, 5.", "of 30 s").press("W").want("watched already")
 		f.found <- keyspace.Suspicion{Client: keyspace.Client{ID: 3, Addr: "10.1.1.1:99", Command: "set"}, Changes: 3, Hits: 3, Left: 1, Named: true}
 		d.settle().want("probably 10.1.1.1:99", "just when the lock changed, 3 of 3")
+		f.clients = nil
+		d.wait(11*time.Second).want("probably 10.1.1.1:99", "its connection 10.1.1.1:99 closed between ")
 		d.press("W").wait(31 * time.Second).want("not found in 30 s: 1 change, 3 clients are left")
 		d.press("W", "esc").wait(time.Second)
 		check.True(t, f.ended == 3, "%d of 3 watches have ended", f.ended)

@@ -150,12 +150,17 @@ type Holder struct {
 	TTLMS       *int64        `json:"ttl_ms,omitzero"`
 	HeldMS      *int64        `json:"held_ms,omitzero"`
 	HeldAtLeast bool          `json:"held_at_least,omitzero"`
+	ClosedAfter string        `json:"connection_closed_after,omitzero"`
+	ClosedBy    string        `json:"connection_closed_by,omitzero"`
 }
 
 // HolderOf returns the JSON form of h at a time.
 func HolderOf(h keyspace.Holder, at time.Time) Holder {
 	j := Holder{ID: Text(h.ID), IDB64: Base64(h.ID), Label: Text(h.Label), Depth: h.Depth, Mode: h.Mode, TTLMS: new(TTL(h.Expires, at))}
 	j.HeldMS, j.HeldAtLeast = milliseconds(h.Age(at))
+	if h.Closed() != "" {
+		j.ClosedAfter, j.ClosedBy = Timestamp(h.ConnectedAt), Timestamp(h.DisconnectedAt)
+	}
 	return j
 }
 

@@ -17,59 +17,68 @@ import (
 // label was the name of a connection during the hold.
 type clientTracker struct {
 	refreshedAt   time.Time
-	relevant      bool               // some holders have a label that can be a client name
-	clientCount   int64              // number of clients, if they are too many to list
-	seenConnected map[holderKey]bool // holders whose connection was seen
+	listedAt      time.Time           // of the previous list, on the server's clock
+	relevant      bool                // some holders have a label that can be a client name
+	clientCount   int64               // number of clients, if they are too many to list
+	seenConnected map[holderKey]int64 // holders whose connection was seen, with its ID; 0 = several have had its name
 }
 
 // holderKey identifies a holder of a lock.
 type holderKey struct{ key, holder string }
 
-// connections maps the names of clients to their address: of several clients with one
-// name to their host, and to "" if they are on several.
-type connections map[string]string
+// connections are the connections with a name.
+type connections map[string][]keyspace.Client
 
 func connectionsOf(clients []keyspace.Client) connections {
 	all := make(connections)
-	hosts := make(map[string]string)
 	for _, c := range clients {
-		if c.Name == "" {
-			continue
-		}
-		host, known := hosts[c.Name]
-		hosts[c.Name] = c.Host()
-		switch {
-		case !known:
-			all[c.Name] = c.Addr
-		case host == c.Host() && all[c.Name] != "":
-			all[c.Name] = host
-		default:
-			all[c.Name] = ""
+		if c.Name != "" {
+			all[c.Name] = append(all[c.Name], c)
 		}
 	}
 	return all
 }
 
+// hostOf returns the host of connections; "" if they are on several.
+func hostOf(list []keyspace.Client) string {
+	host := list[0].Host()
+	if slices.ContainsFunc(list, func(c keyspace.Client) bool { return c.Host() != host }) {
+		return ""
+	}
+	return host
+}
+
 // annotate sets the addresses of the holders of a lock, and since when they are
 // disconnected, and reports whether that changed. It adds the holders whose connection was seen to seen.
-func (t *clientTracker) annotate(l keyspace.Lock, connected connections, seen map[holderKey]bool, now time.Time) (keyspace.Lock, bool) {
+// A name that several connections have, also one after the other, is that of none of them.
+func (t *clientTracker) annotate(l keyspace.Lock, connected connections, seen map[holderKey]int64, now time.Time) (keyspace.Lock, bool) {
 	changed := false
 	for i, h := range l.Holders {
-		id := holderKey{l.Key, h.ID}
-		addr, here := connected[h.Label]
-		here = here && canBeClientName(h)
-		if !here {
-			addr = h.Addr // the last one, to look there for the reason
+		id, addr := holderKey{l.Key, h.ID}, h.Addr // the last one, to look there for the reason
+		var list []keyspace.Client
+		if canBeClientName(h) {
+			list = connected[h.Label]
 		}
-		if here || t.seenConnected[id] {
-			seen[id] = true
+		its, known := t.seenConnected[id]
+		switch one := len(list) == 1; {
+		case one && (!known || its == list[0].ID):
+			its, addr = list[0].ID, list[0].Addr
+		case len(list) > 0:
+			if its, addr = 0, hostOf(list); known && h.Addr != addr && !strings.HasPrefix(h.Addr, addr+":") {
+				addr = ""
+			}
 		}
-		left := h.DisconnectedAt
+		left, last := h.DisconnectedAt, h.ConnectedAt
 		switch {
-		case here || !seen[id]:
-			left = time.Time{}
+		case len(list) > 0 || !known:
+			left, last = time.Time{}, time.Time{}
+		case left.IsZero() && its != 0:
+			left, last = now, t.listedAt
 		case left.IsZero():
 			left = now
+		}
+		if len(list) > 0 || known {
+			seen[id] = its
 		}
 		if left.Equal(h.DisconnectedAt) && addr == h.Addr {
 			continue
@@ -77,7 +86,7 @@ func (t *clientTracker) annotate(l keyspace.Lock, connected connections, seen ma
 		if !changed {
 			l.Holders, changed = slices.Clone(l.Holders), true
 		}
-		l.Holders[i].DisconnectedAt, l.Holders[i].Addr = left, addr
+		l.Holders[i].DisconnectedAt, l.Holders[i].ConnectedAt, l.Holders[i].Addr = left, last, addr
 	}
 	return l, changed
 }
@@ -135,13 +144,13 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	if err != nil || connected == nil {
 		return err
 	}
-	seen := make(map[holderKey]bool)
+	seen := make(map[holderKey]int64)
 	for key, l := range w.locks.known {
 		if marked, changed := t.annotate(*l.lock, connected, seen, w.reader.conn.now); changed {
 			w.locks.replace(key, marked)
 		}
 	}
-	t.seenConnected = seen
+	t.seenConnected, t.listedAt = seen, w.reader.conn.now
 	return nil
 }
 

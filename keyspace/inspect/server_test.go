@@ -2,7 +2,8 @@ package inspect
 
 import (
 	"errors"
-	"maps"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,24 +121,56 @@ func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	now := time.UnixMilli(1_763_683_200_000)
 	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Depth: 1}}}
-	present, absent := connections{"worker-3": "10.2.3.4:5"}, connections{"other": "10.2.3.4:6"}
+	present, absent := connections{"worker-3": {{ID: 5, Addr: "10.2.3.4:5"}}}, connections{"other": {{ID: 6, Addr: "10.2.3.4:6"}}}
 	for _, lost := range []bool{false, true} {
 		f := &Watcher{scanner: NewScanner(nil, ScanOptions{})}
-		seen := make(map[holderKey]bool)
+		seen := make(map[holderKey]int64)
 		f.clients.annotate(l, present, seen, now)
 		f.clients.seenConnected = seen
 		if lost {
 			f.onError(t.Context(), errors.New("the network is down"))
 		}
-		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]bool), now)
+		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]int64), now)
 		missed := !marked.Holders[0].DisconnectedAt.IsZero()
 		check.True(t, missed != lost, "the server was lost: %v, and the holder is missed: %v", lost, missed)
 	}
 }
 
-func TestSeveralConnectionsWithOneNameHaveTheirHost(t *testing.T) {
-	got := connectionsOf(keyspace.ParseClients("id=1 addr=10.0.0.1:1 name=a\nid=2 addr=10.0.0.1:2 name=a\nid=3 addr=10.0.0.1:3 name=a\n" +
-		"id=4 addr=10.0.0.1:4 name=b\nid=5 addr=10.0.0.2:5 name=b\nid=6 addr=10.0.0.2:6 name=b\nid=7 addr=10.0.0.3:7 name=c\nid=8 addr=10.0.0.3:8 name=\n"))
-	want := (connections{"a": "10.0.0.1", "b": "", "c": "10.0.0.3:7"})
-	check.True(t, maps.Equal(got, want), "it is %v, want %v", got, want)
+// The connection of a holder is the only one that has had its name. That of another process with
+// the name is none, also when the first one has closed.
+func TestANameOfSeveralConnectionsIsThatOfNone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lists string // of the IDs of the connections, and their hosts
+		addr  string
+		gone  bool
+	}{
+		"one":                                    {"5 5", "10.0.0.1:5", false},
+		"it closes":                              {"5 -", "10.0.0.1:5", true},
+		"two":                                    {"5,6 5,6", "10.0.0.1", false},
+		"two, and one closes":                    {"5,6 6", "10.0.0.1", false},
+		"another connects, and the first closes": {"5 5,6 6", "10.0.0.1", false},
+		"another is there in the next list":      {"5 6", "10.0.0.1", false},
+		"two, and both close":                    {"5,6 -", "10.0.0.1", true},
+		"on two hosts":                           {"5,17 17", "", false},
+	} {
+		l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "web-1", Depth: 1}}}
+		var tracker clientTracker
+		now := time.UnixMilli(1_763_683_200_000)
+		for ids := range strings.SplitSeq(c.lists, " ") {
+			var list []keyspace.Client
+			for id := range strings.SplitSeq(strings.Trim(ids, "-"), ",") {
+				if n := number(id); n > 0 {
+					list = append(list, keyspace.Client{ID: n, Name: "web-1", Addr: fmt.Sprintf("10.0.0.%d:%d", 1+n/10, n)})
+				}
+			}
+			seen := make(map[holderKey]int64)
+			l, _ = tracker.annotate(l, connectionsOf(list), seen, now)
+			tracker.seenConnected, tracker.listedAt = seen, now
+			now = now.Add(2 * time.Second)
+		}
+		h := l.Holders[0]
+		check.True(t, h.Addr == c.addr && h.DisconnectedAt.IsZero() != c.gone, "%s: %+v", name, h)
+		check.Equal(t, strings.HasPrefix(h.Closed(), "its connection 10.0.0.1:5 closed between "), name == "it closes", "%s: it says %q", name, h.Closed())
+	}
 }
