@@ -125,6 +125,42 @@ func (h Holder) ClientsOf(all []Client) (found []Client, hint bool) {
 	return nil, false
 }
 
+// Closing is the end of a connection between two lists of the clients: the last one with it, and the
+// first one without it.
+type Closing struct {
+	Client
+	Last, By time.Time
+}
+
+// Closings remembers the connections of a server that have closed. The zero value is ready.
+type Closings struct {
+	list []Client // the last one
+	at   time.Time
+	all  []Closing
+}
+
+// Listed takes a list of all clients that was requested at a time and answered by another.
+func (c *Closings) Listed(list []Client, at, by time.Time) {
+	const kept = 1000
+	now := byClientID(list)
+	for _, was := range c.list {
+		if _, open := now[was.ID]; !open {
+			c.all = append(c.all[max(0, len(c.all)-kept):], Closing{was, c.at, by})
+		}
+	}
+	c.list, c.at = list, at
+}
+
+// Of returns the last closing of a connection of a holder: one that its value names, or that has an ID.
+func (c *Closings) Of(h *Holder, id int64) (Closing, bool) {
+	for _, was := range slices.Backward(c.all) {
+		if named, hint := h.ClientsOf([]Client{was.Client}); len(named) > 0 && !hint || was.ID == id {
+			return was, true
+		}
+	}
+	return Closing{}, false
+}
+
 // texts returns the label and the ID. If the ID is JSON, it returns the strings in it, without
 // the names of fields, instead of the ID.
 func (h Holder) texts() (all []string, isJSON bool) {

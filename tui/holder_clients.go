@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,15 +24,8 @@ type holderClients struct {
 	answered bool // there is an answer for this lock
 	clients  []keyspace.Client
 	err      error
-	listed   time.Time      // local time of the request of the last list
-	closed   []closedClient // those that a list had, and the next one has not
+	closings keyspace.Closings
 	watch    holderWatch
-}
-
-// closedClient is a client whose connection closed between two lists.
-type closedClient struct {
-	keyspace.Client
-	last, without time.Time
 }
 
 // holderWatch is a search for the client of a holder by coincidence.
@@ -46,7 +40,6 @@ type holderWatch struct {
 // Times of requests. A list of 1,000 clients costs the server 0.6 ms.
 const (
 	clientsFor      = 10 * time.Second // between two lists of the clients
-	closedKept      = 1000             // clients that are remembered
 	clientsErrorFor = time.Minute      // after a list that was refused
 	watchFor        = 30 * time.Second // of a search by coincidence
 )
@@ -90,12 +83,9 @@ func (s *state) findsClients() bool {
 func (c *holderClients) onAnswer(id keyspace.ID, clients []keyspace.Client, err error, now time.Time) {
 	c.asking = false
 	if id.OnAnyNode() == c.lock {
-		for _, was := range c.clients {
-			if err == nil && !slices.ContainsFunc(clients, func(is keyspace.Client) bool { return is.ID == was.ID }) {
-				c.closed = append(c.closed[max(0, len(c.closed)-closedKept):], closedClient{was, c.listed, now})
-			}
+		if err == nil {
+			c.closings.Listed(clients, c.asked, now)
 		}
-		c.listed = c.asked
 		c.clients, c.err, c.answered = clients, err, true
 	}
 }
@@ -162,12 +152,11 @@ func (s *state) connection(h *keyspace.Holder) string {
 	if h.Addr != "" {
 		named = "connected from " + s.redactAddr(h.Addr)
 	}
-	switch {
-	case h.Closed() != "":
-		named = keyspace.ClosedBetween(s.redactAddr(h.Addr), h.ConnectedAt, h.DisconnectedAt)
-	case !h.DisconnectedAt.IsZero():
+	if !h.DisconnectedAt.IsZero() {
 		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
 	}
+	closed := s.closedOf(h)
+	named = cmp.Or(closed, named)
 	if !s.findsClients() {
 		return s.sentence(process, named)
 	}
@@ -178,7 +167,7 @@ func (s *state) connection(h *keyspace.Holder) string {
 	case watched && c.watch.err != nil:
 		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
 	case watched && c.watch.found.Named:
-		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()), s.closedOf(h))
+		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()), closed)
 	case watched && len(c.watch.found.Renewers) > 0:
 		return s.sentence(process, named, widget.Plain(c.watch.found.Text()))
 	case watched:
@@ -198,22 +187,23 @@ func (s *state) connection(h *keyspace.Holder) string {
 		return s.sentence(process, text, more)
 	case named != "":
 		return s.sentence(process, named)
-	case s.closedOf(h) != "":
-		return s.sentence(process, s.closedOf(h))
 	default:
 		return s.sentence(process, "no connection has its name or address")
 	}
 }
 
-// closedOf says when the connection of a holder closed while the page was open; "" = none has.
+// closedOf says when the connection of a holder closed, as far as it was seen; "" = it was not.
 func (s *state) closedOf(h *keyspace.Holder) string {
-	for _, was := range slices.Backward(s.clients.closed) {
-		found, hint := h.ClientsOf([]keyspace.Client{was.Client})
-		if w := s.clients.watch; len(found) > 0 && !hint || w.found.Named && w.holder.ID == h.ID && w.found.Client.ID == was.ID {
-			return keyspace.ClosedBetween(s.clientText(h, was.Client), was.last, was.without)
-		}
+	w, found := s.clients.watch, int64(0)
+	if w.found.Named && w.holder.ID == h.ID {
+		found = w.found.Client.ID
 	}
-	return ""
+	if was, ok := s.clients.closings.Of(h, found); ok {
+		return keyspace.ClosedBetween(s.clientText(h, was.Client), was.Last, was.By)
+	}
+	seen := *h
+	seen.Addr = s.redactAddr(h.Addr)
+	return seen.Closed()
 }
 
 // clientText describes a client of a holder.
