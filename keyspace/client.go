@@ -125,6 +125,20 @@ func (h Holder) ClientsOf(all []Client) (found []Client, hint bool) {
 	return nil, false
 }
 
+// Closed says when the connection of the holder closed; "" = it is connected, or that is not known.
+func (h Holder) Closed() string {
+	if h.DisconnectedAt.IsZero() || h.ConnectedAt.IsZero() {
+		return ""
+	}
+	return ClosedBetween(h.Addr, h.ConnectedAt, h.DisconnectedAt)
+}
+
+// ClosedBetween says that a connection closed after it was listed last, and before a list without it.
+func ClosedBetween(client string, last, without time.Time) string {
+	const clock = "15:04:05"
+	return fmt.Sprintf("its connection %s closed between %s and %s", client, last.Local().Format(clock), without.Local().Format(clock))
+}
+
 // Closing is the end of a connection between two lists of the clients: the last one with it, and the
 // first one without it.
 type Closing struct {
@@ -139,8 +153,12 @@ type Closings struct {
 	all  []Closing
 }
 
-// Listed takes a list of all clients that was requested at a time and answered by another.
-func (c *Closings) Listed(list []Client, at, by time.Time) {
+// Listed takes a list of all clients that was requested at a time and answered by another, or the
+// error of it, which says nothing.
+func (c *Closings) Listed(list []Client, err error, at, by time.Time) {
+	if err != nil {
+		return
+	}
 	const kept = 1000
 	now := byClientID(list)
 	for _, was := range c.list {

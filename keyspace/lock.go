@@ -181,20 +181,6 @@ type Holder struct {
 	ConnectedAt    time.Time `json:"connected_at,omitzero"`    // if it is disconnected: when its connection was listed last
 }
 
-// Closed says when the connection of the holder closed; "" = it is connected, or that is not known.
-func (h Holder) Closed() string {
-	if h.DisconnectedAt.IsZero() || h.ConnectedAt.IsZero() {
-		return ""
-	}
-	return ClosedBetween(h.Addr, h.ConnectedAt, h.DisconnectedAt)
-}
-
-// ClosedBetween says that a connection closed after it was listed last, and before a list without it.
-func ClosedBetween(client string, last, without time.Time) string {
-	const clock = "15:04:05"
-	return fmt.Sprintf("its connection %s closed between %s and %s", client, last.Local().Format(clock), without.Local().Format(clock))
-}
-
 // Waiter is a client that waits for the lock, as far as the format shows it.
 type Waiter struct {
 	ID          string    `json:"id,omitzero"`

@@ -83,9 +83,7 @@ func (s *state) findsClients() bool {
 func (c *holderClients) onAnswer(id keyspace.ID, clients []keyspace.Client, err error, now time.Time) {
 	c.asking = false
 	if id.OnAnyNode() == c.lock {
-		if err == nil {
-			c.closings.Listed(clients, c.asked, now)
-		}
+		c.closings.Listed(clients, err, c.asked, now)
 		c.clients, c.err, c.answered = clients, err, true
 	}
 }
@@ -155,8 +153,7 @@ func (s *state) connection(h *keyspace.Holder) string {
 	if !h.DisconnectedAt.IsZero() {
 		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
 	}
-	closed := s.closedOf(h)
-	named = cmp.Or(closed, named)
+	named = cmp.Or(s.closedOf(h), named)
 	if !s.findsClients() {
 		return s.sentence(process, named)
 	}
@@ -167,7 +164,7 @@ func (s *state) connection(h *keyspace.Holder) string {
 	case watched && c.watch.err != nil:
 		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
 	case watched && c.watch.found.Named:
-		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()), closed)
+		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()), s.closedOf(h))
 	case watched && len(c.watch.found.Renewers) > 0:
 		return s.sentence(process, named, widget.Plain(c.watch.found.Text()))
 	case watched:
