@@ -256,7 +256,7 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 
 // withoutOwn returns the clients without the connections of locktop.
 func withoutOwn(clients []keyspace.Client) []keyspace.Client {
-	return slices.DeleteFunc(clients, func(c keyspace.Client) bool { return c.Name == "locktop" })
+	return slices.DeleteFunc(clients, keyspace.Client.IsLocktop)
 }
 
 // watchFor finds the client of a holder by coincidence, with the changes of its other locks.

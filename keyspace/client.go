@@ -27,6 +27,13 @@ type Client struct {
 	Commands int64         // number of commands so far; -1: this server does not count them
 }
 
+// ConnectionName is the name of the connections of this process, which tells them from those of
+// another locktop.
+var ConnectionName = "locktop:" + uuid.NewString()[:8]
+
+// IsLocktop reports whether the connection is one of a locktop, this one or another.
+func (c Client) IsLocktop() bool { return c.Name == "locktop" || strings.HasPrefix(c.Name, "locktop:") }
+
 // ParseClients returns the clients in a reply of CLIENT LIST, without replicas, the
 // master, and clients that run MONITOR. It ignores fields that it does not know.
 func ParseClients(list string) []Client {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"locktop/internal/humanize"
+	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
 
@@ -397,7 +398,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // valkey#2347).
 func (e endpoint) setUp(ctx context.Context, cn redis.Cmdable) error {
 	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ClientSetName(ctx, "locktop")
+		p.ClientSetName(ctx, keyspace.ConnectionName)
 		if e.readonly {
 			p.ReadOnly(ctx)
 		}

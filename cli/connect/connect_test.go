@@ -17,6 +17,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/servertest"
+	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
 
@@ -30,7 +31,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	}
 	rdb := connected(t)
 	name := rdb.ClientGetName(t.Context()).Val()
-	check.True(t, name == "locktop", "the connection is named %q", name)
+	check.True(t, strings.HasPrefix(name, "locktop:") && name == keyspace.ConnectionName, "the connection is named %q", name)
 	check.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
 	connected(t, "--user", "shy", "-a", "pw")
 }

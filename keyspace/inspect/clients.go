@@ -140,10 +140,11 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	if !t.relevant || w.server.info.Role != "master" || w.reader.conn.denied.has(cmdClient) {
 		return nil
 	}
-	connected, err := w.listClients(ctx)
-	if err != nil || connected == nil {
+	list, err := w.listClients(ctx)
+	if err != nil || list == nil {
 		return err
 	}
+	connected := connectionsOf(list)
 	seen := make(map[holderKey]int64)
 	for key, l := range w.locks.known {
 		if marked, changed := t.annotate(*l.lock, connected, seen, w.reader.conn.now); changed {
@@ -156,7 +157,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 
 // listClients returns the connected clients; nil if that is not permitted or they are too
 // many.
-func (w *Watcher) listClients(ctx context.Context) (connections, error) {
+func (w *Watcher) listClients(ctx context.Context) ([]keyspace.Client, error) {
 	n, err := w.reader.conn.countClients(ctx)
 	if err != nil {
 		return nil, err
@@ -169,5 +170,5 @@ func (w *Watcher) listClients(ctx context.Context) (connections, error) {
 	if _, refused := errors.AsType[redis.Error](err); refused || errors.Is(err, ErrMayNotList) || errors.Is(err, ErrNoClientList) {
 		return nil, nil
 	}
-	return connectionsOf(list), err
+	return list, err
 }

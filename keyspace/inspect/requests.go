@@ -89,10 +89,33 @@ func (w *Watcher) checkForRequests(ctx context.Context) error {
 		}
 		w.scanner.opts.Budget.charge(w.reader.conn.serverTime, w.reader.conn.networkTime, time.Now())
 	}
+	if err := w.dropReads(ctx); err != nil {
+		return err
+	}
 	if len(r.found) > 0 {
 		r.conn, r.mark = w.tracking.conn, w.tracking.sendMark(ctx)
 	}
 	return nil
+}
+
+// dropReads drops the requests that may be reads of another locktop: it has sent a command since.
+func (w *Watcher) dropReads(ctx context.Context) error {
+	r, conn := &w.requests, &w.reader.conn
+	if len(r.found) == 0 || conn.denied.has(cmdClient) {
+		return nil
+	}
+	list, err := w.listClients(ctx)
+	w.scanner.opts.Budget.charge(conn.serverTime, conn.networkTime, time.Now())
+	for _, c := range list {
+		if c.IsLocktop() && c.Name != keyspace.ConnectionName {
+			last, n := conn.now.Add(-c.Idle).Unix(), len(r.found)
+			r.found = slices.DeleteFunc(r.found, func(q request) bool { return last >= q.second-1 })
+			if len(r.found) < n {
+				r.pausing = "another locktop is connected, and its reads look like requests of a waiter"
+			}
+		}
+	}
+	return err
 }
 
 // askBlind returns why requests of other clients cannot be seen; "" = they can.

@@ -138,6 +138,25 @@ func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 	})
 }
 
+// What another locktop reads is no request, and none is known while it reads. A waiter is seen again
+// when it is away.
+func TestReadsOfAnotherLocktopAreNoRequests(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	waiter := connect(t, redis.Options{Addr: rdb.Options().Addr, ClientName: "waiter"})
+	repeat(t, waiter, 50*time.Millisecond, command("GET", "lock:a"))
+	t.Run("another locktop", func(t *testing.T) {
+		another := connect(t, redis.Options{Addr: rdb.Options().Addr, ClientName: "locktop:1f2e3d4c"})
+		repeat(t, another, 50*time.Millisecond, command("GET", "lock:a"))
+		s := observe(t, rdb, requestOptions(), func(s keyspace.Snapshot) bool {
+			return strings.Contains(s.Nodes[0].AskBlind, "another locktop") || len(askedFor(s)) > 0
+		})
+		check.Equal(t, len(askedFor(s)), 0, "requests that may be its reads")
+	})
+	observe(t, rdb, requestOptions(), func(s keyspace.Snapshot) bool { return s.Nodes[0].AskBlind == "" && len(askedFor(s)) == 1 })
+}
+
 // While a child process saves, the server does not record reads. A replica gets no refused
 // requests.
 func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
