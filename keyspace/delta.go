@@ -148,7 +148,7 @@ func sameWaiter(a, b Waiter) bool {
 }
 
 func sameVote(a, b Vote) bool {
-	return a.Node == b.Node && a.Token == b.Token && a.Unreachable == b.Unreachable && sameTime(a.Expires, b.Expires)
+	return a.Node == b.Node && a.Token == b.Token && a.Unreachable == b.Unreachable && a.Was == b.Was && a.Why == b.Why && sameTime(a.Expires, b.Expires)
 }
 
 // sameTime reports whether two reads can be of one deadline.

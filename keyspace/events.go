@@ -110,23 +110,34 @@ const (
 // hold had lasted longer than the resolution of deadlines: an acquisition after a
 // release has a later deadline.
 //
+// Of a Redlock, a token holds the lock from its majority of all servers on, as far as they
+// answer: what one that is silent had, or has lost, counts.
+//
 // The events are in the order of the locks of now; the locks that are gone follow.
 func Diff(old, now Snapshot) []Event {
 	d := Differ{At: now.At, Watched: old.Complete && now.Complete, Slack: ExpirySlack, Jitter: DeadlineJitter}
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
-		if was, known := before[l.ID()]; known {
+		was, known := before[l.ID()]
+		if known {
 			if d.Held = 0; len(was.Holders) == 1 && !was.Holders[0].Since.IsZero() {
 				d.Held = old.At.Sub(Later(was.Holders[0].Since, was.Renewed)) // under its deadline
 			}
-			d.Changed(*was, *l)
 			delete(before, l.ID())
-		} else {
+		}
+		switch {
+		case len(l.Votes) > 0:
+			d.voted(old, was, l)
+		case known:
+			d.Changed(*was, *l)
+		default:
 			d.Added(*l)
 		}
 	}
 	for _, l := range old.Locks {
-		if _, gone := before[l.ID()]; gone {
+		if _, gone := before[l.ID()]; gone && len(l.Votes) > 0 {
+			d.votesGone(l, now.lost)
+		} else if gone {
 			d.Removed(*l)
 		}
 	}

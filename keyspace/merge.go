@@ -25,6 +25,7 @@ type MergeOptions struct {
 	Redlock bool   // the parts are the independent servers of a Redlock
 	// MinConfidence is the required confidence of a merged Redlock.
 	MinConfidence Confidence
+	Before        []*Lock // locks of the merged Redlock before: what its silent servers had
 }
 
 // Merge merges the snapshots of several servers, whose times are on one clock.
@@ -42,7 +43,9 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 		s.dropMovedTwice(parts)
 	}
 	if o.Redlock {
-		s.Locks, s.Events = mergeRedlock(s.voters(parts), o.MinConfidence), nil
+		voters := s.voters(parts)
+		s.lost = lostBy(voters)
+		s.Locks, s.Events = mergeRedlock(voters, o, s.lost), nil
 		s.dropAlike()
 		slices.SortFunc(s.Locks, CompareLocks)
 	}
@@ -239,24 +242,40 @@ func shift(t time.Time, d time.Duration) time.Time {
 
 // mergeRedlock merges the locks of the servers of a Redlock: one lock for each key,
 // with a vote of each server. Its holder is the token with a majority. Without a
-// majority all tokens are holders and the state is Partial. Locks below atLeast are
-// left out.
-func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
+// majority all tokens are holders and the state is Partial. A server that does not answer
+// may have what it had before.
+func mergeRedlock(parts []Part, o MergeOptions, lost lostVotes) []*Lock {
 	byID := make(map[ID]copies)
 	var order []ID
+	add := func(i int, l *Lock) {
+		id := l.ID().OnAnyNode()
+		if byID[id] == nil {
+			byID[id] = make(copies, len(parts))
+			order = append(order, id)
+		}
+		byID[id][i] = cmp.Or(byID[id][i], l)
+	}
 	for i, p := range parts {
 		for _, l := range p.Locks {
-			id := l.ID().OnAnyNode()
-			if byID[id] == nil {
-				byID[id] = make(copies, len(parts))
-				order = append(order, id)
+			add(i, l)
+		}
+	}
+	before := make(map[ID]*Lock, len(o.Before))
+	for _, l := range o.Before {
+		before[l.ID().OnAnyNode()] = l
+		for i, p := range parts {
+			if v := l.vote(p.Addr); p.Err != nil && v.last() != "" && v.Why == "" {
+				add(i, l.copyOf(v))
 			}
-			byID[id][i] = l
 		}
 	}
 	locks := make([]*Lock, 0, len(order))
 	for _, id := range order {
-		if l := byID[id].merge(parts); l.Confidence >= atLeast {
+		l := byID[id].merge(parts)
+		if was := before[id]; was != nil {
+			l.noteLost(was, lost)
+		}
+		if l.Confidence >= o.MinConfidence {
 			locks = append(locks, &l)
 		}
 	}
@@ -282,6 +301,7 @@ func (s *Snapshot) voters(parts []Part) (all []Part) {
 			continue
 		}
 		known := &all[i]
+		known.Events = slices.Concat(known.Events, p.Events)
 		known.Locks, known.Complete, known.Err = slices.Concat(known.Locks, p.Locks), known.Complete && p.Complete, cmp.Or(known.Err, p.Err)
 	}
 	return all
@@ -381,6 +401,8 @@ func (c copies) vote(i int, p Part) Vote {
 	switch {
 	case l == nil:
 		v.Unreachable = p.Err != nil || !p.Complete
+	case len(l.Votes) > 0: // as it was before
+		v.Unreachable, v.Was, v.Expires = true, l.Holders[0].ID, l.Holders[0].Expires
 	case len(l.Holders) > 0:
 		v.Token, v.Expires = l.Holders[0].ID, l.Holders[0].Expires
 	}

@@ -27,6 +27,7 @@ type Snapshot struct {
 	EventsDropped int64 `json:"-"`
 
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
+	lost  lostVotes  // votes of a Redlock that its servers have lost since the previous snapshot
 }
 
 // CompareLocks orders locks as in a snapshot, like [ID.Compare], without copies.

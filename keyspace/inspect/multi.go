@@ -71,8 +71,9 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := noAnswer(parts); err != nil {
 		return keyspace.Merge(parts, m.opts), err
 	}
-	began := time.Now()
-	s := keyspace.Merge(parts, m.opts)
+	began, opts := time.Now(), m.opts
+	opts.Before = m.last.Locks
+	s := keyspace.Merge(parts, opts)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
 		s.Events = keyspace.Diff(m.last, s)
