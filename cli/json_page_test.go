@@ -263,7 +263,7 @@ func printRareKeys(p jsonPage) {
 	old := keyspace.Holder{ID: "a\xff", Label: "web-1", Depth: 2, Mode: keyspace.Write, Seen: now.Add(-time.Minute), Expires: now.Add(time.Minute), Addr: "10.0.0.1:7", ConnectedAt: now, DisconnectedAt: now}
 	l := keyspace.Lock{
 		Key: id.Key, Node: id.Node, DB: id.DB, Kind: keyspace.Semaphore, Format: "set-nx", Holders: []keyspace.Holder{old}, Fence: 7, Limit: 3,
-		Votes:    []keyspace.Vote{{Node: "a:1", Token: "a", Expires: now}, {Node: "b:1", Unreachable: true}},
+		Votes:    []keyspace.Vote{{Node: "a:1", Token: "a", Expires: now}, {Node: "b:1", Unreachable: true}, {Node: "c:1", Was: "b", Why: keyspace.Lost}},
 		Observed: keyspace.Observed{AskedAt: now, AskedPercent: 50},
 	}
 	queue := keyspace.Lock{Key: "q", Kind: keyspace.Fair, Format: "redisson-queue", Waiters: []keyspace.Waiter{{ID: "w\xff", Mode: keyspace.Read, Seen: now.Add(-time.Second)}}}

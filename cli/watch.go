@@ -87,6 +87,7 @@ func (p *program) watch(ctx context.Context, t *connect.Target, s *selection, o 
 		printer:   eventPrinter{p.out, o.json, s.databases},
 		notes:     p.notes,
 		title:     t.Title,
+		several:   t.Many,
 		reported:  make(map[findingKey]bool),
 	}
 	if err := w.run(watchCtx); err != nil {
@@ -158,6 +159,7 @@ type watcher struct {
 	printer    eventPrinter
 	notes      messages
 	title      string
+	several    bool                // the source has several servers
 	lostAt     time.Time           // last answer before the time without one
 	reported   map[findingKey]bool // current findings that were printed
 	lastWarn   time.Time           // time of the last check by warn
@@ -303,10 +305,10 @@ func (w *watcher) note(n keyspace.Notice) {
 		w.lostAt = time.Time{}
 	default:
 		on := w.title
-		if !strings.Contains(on, n.Node) {
+		if !strings.Contains(on, n.Node) || w.several {
 			on += ": " + n.Node // which of several servers
 		}
-		w.notes.note("%s: %s", on, n.Text)
+		w.notes.note("%s: %s", strings.TrimSuffix(on, ": "), n.Text)
 	}
 }
 
@@ -348,7 +350,7 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 		return nil, n.onLost(err), err
 	}
 	n.last = snap
-	notices := slices.Concat(n.nodeChanges(snap.Nodes), snap.Notices)
+	notices := n.nodeChanges(snap)
 	if n.silent {
 		n.silent = false
 		notices = slices.Insert(notices, 0, keyspace.Notice{At: time.Now(), Kind: keyspace.ServerBack})
@@ -377,20 +379,41 @@ func answeredAt(snap keyspace.Snapshot) (last time.Time) {
 	return last
 }
 
-// nodeChanges returns a notice for each server that stops answering while others
-// answer, and for each server that answers again.
-func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice {
+// nodeChanges returns the notices of a snapshot, with one for each server that stops answering while others
+// answer, and one for each server that answers again, in place of those that its watcher has made meanwhile.
+func (n *multiEventSource) nodeChanges(snap keyspace.Snapshot) []keyspace.Notice {
 	var all []keyspace.Notice
-	for _, node := range nodes {
+	tell := func(addr, text string) {
+		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Text: addr + " " + text})
+	}
+	back := make(map[string]bool)
+	for _, one := range snap.Notices {
+		switch {
+		case one.Kind == keyspace.ServerLost:
+		case one.Kind != keyspace.ServerBack:
+			all = append(all, one)
+		case !back[one.Node]: // of several databases
+			back[one.Node] = true
+			text := "answers again"
+			if !one.Since.IsZero() {
+				text += " after " + humanize.Duration(one.At.Sub(one.Since))
+			}
+			if one.Text != "" {
+				text += ": " + one.Text
+			}
+			tell(one.Node, text)
+		}
+	}
+	for _, node := range snap.Nodes {
 		if node.Up == !n.down[node.Addr] {
 			continue
 		}
-		n.down[node.Addr] = !node.Up
-		text := node.Addr + " answers again"
-		if !node.Up {
-			text = node.Addr + " cannot be read: " + node.Error
+		switch n.down[node.Addr] = !node.Up; {
+		case !node.Up:
+			tell(node.Addr, "cannot be read: "+node.Error)
+		case !back[node.Addr]:
+			tell(node.Addr, "answers again")
 		}
-		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Text: text})
 	}
 	return all
 }

@@ -117,6 +117,8 @@ func rules() []rule[*Lock] {
 			"Find out whether the holder still works, and stop it. Then release the lock: {release}. Its format stores no deadline that others may change."}},
 		{split, Problem{"split", Critical, finding, "the servers of a Redlock have several tokens, and none has a majority",
 			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."}},
+		{votesLost, Problem{"votes-lost", Critical, finding, "servers of a Redlock have lost their copies, and with them the majority of a token",
+			"Stop the client of the lost token if you can: another client can have the lock at the same time, until the deadline is over. Keep a server that has lost its keys out of the Redlock for the longest TTL."}},
 		{stampPassed, Problem{"stamp-passed", Warning, finding, "the deadline in the value of the lock has passed, and the key still exists",
 			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."}},
 		{andAsked(overdue), Problem{"overdue", Warning, cause, "a hold lasts far longer than is usual for the lock, or longer than its limit",
@@ -325,7 +327,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 // if silent servers could complete the majority.
 func minority(l *Lock, now time.Time) string {
 	tokens, votes, silent := countTokens(l)
-	if l.State(now) != Partial || tokens != 1 || votes+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) {
+	if l.State(now) != Partial || tokens != 1 || votes+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) || votesLost(l, now) != "" {
 		return ""
 	}
 	return fmt.Sprintf("On %d of %d servers, which is no majority: a leftover, or a failed acquire.", votes, len(l.Votes))
@@ -334,7 +336,7 @@ func minority(l *Lock, now time.Time) string {
 // split finds Redlocks with several tokens and no majority.
 func split(l *Lock, now time.Time) string {
 	tokens, most, silent := countTokens(l)
-	if l.State(now) != Partial || tokens < 2 || most+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) {
+	if l.State(now) != Partial || tokens < 2 || most+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) || votesLost(l, now) != "" {
 		return ""
 	}
 	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: no client can acquire it until they expire.", tokens, len(l.Votes))

@@ -87,6 +87,9 @@ func TestFindings(t *testing.T) {
 		{"on two of three", redlock("a", "a", ""), 3000, "", ""},
 		{"on one of three, and one is silent", redlock("a", "", "?"), 3000, "", ""},
 		{"three tokens on three", redlock("a", "b", "c"), 3000, "split", "3 tokens on 3 servers"},
+		{"a restart took the majority", redlock("a", "-a", ""), 3000, "votes-lost", "n1 lost the copies of a, which is on 1 of 3 servers: another client can get a majority, and both may work"},
+		{"a restart took the majority, and another has it", redlock("b", "b-a", "a"), 3000, "votes-lost", "n1 lost the copies of a, which is on 1 of 3 servers: b has a majority now, and both may work"},
+		{"a restart took a copy", redlock("a", "a", "-a"), 3000, "", ""},
 		{"a majority, and one left over", redlock("a", "b", "a"), 3000, "", ""},
 		{"two tokens, and one is silent", redlock("a", "b", "?"), 3000, "", ""},
 		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "ttl-too-short", "last 3 holds"},
@@ -139,12 +142,16 @@ func writerWaits(h keyspace.Holder) keyspace.Lock {
 }
 
 // redlock returns a lock on several servers with these tokens. "" is no token,
-// "?" a server that does not answer. The first token is the holder's since t0.
+// "?" a server that does not answer, and "b-a" one with b that has lost a. The first token is the holder's since t0.
 func redlock(tokens ...string) keyspace.Lock {
 	l := mutex(holder(tokens[0], 3_600_000))
 	l.Kind = keyspace.Redlock
-	for _, token := range tokens {
-		l.Votes = append(l.Votes, keyspace.Vote{Token: strings.TrimSuffix(token, "?"), Unreachable: token == "?"})
+	for i, token := range tokens {
+		token, was, lost := strings.Cut(token, "-")
+		l.Votes = append(l.Votes, keyspace.Vote{Node: fmt.Sprint("n", i), Token: strings.TrimSuffix(token, "?"), Unreachable: token == "?", Was: was})
+		if lost {
+			l.Votes[i].Why = keyspace.Lost
+		}
 	}
 	return l
 }
@@ -188,6 +195,8 @@ func TestServerFindings(t *testing.T) {
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
 		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
 		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1.0 s"},
+		{"a server of a Redlock is empty after a restart", keyspace.Snapshot{Locks: []*keyspace.Lock{new(redlock("a", "-a", "")), new(redlock("a", "a", ""))}, Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "n1", Uptime: 3 * time.Second}, Up: true}}},
+			"restarted-empty", "n1 restarted 3.0 s ago without the copies of 1 lock, whose holders may still work."},
 		{"pushes are not allowed", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Polling, Limitations: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "no permission for client tracking"},
 		{"pushes do not exist", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Polling, Limitations: []string{"ERR unknown command"}}}, "", ""},
 		{"pushes come, other things are not allowed", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Push, Limitations: []string{"NOPERM no psubscribe"}}}, "", ""},

@@ -158,17 +158,6 @@ type Past struct {
 	Free        time.Duration `json:"free_ns,omitzero"`           // time without a holder since FreeSince, up to the last acquire
 }
 
-// Vote is what one server of a Redlock has under the key.
-type Vote struct {
-	Node        string    `json:"node,omitzero"`        // host:port
-	Token       string    `json:"token,omitzero"`       // empty = no holder on this server, or unknown
-	Expires     time.Time `json:"expires,omitzero"`     // zero = never
-	Unreachable bool      `json:"unreachable,omitzero"` // the server did not answer
-
-	Was string    `json:"was,omitzero"` // the token that it had last, if it does not answer, or has lost it; Expires is then that of Was
-	Why EventKind `json:"why,omitzero"` // how the server lost Was: Lost, Evicted or Flushed, and Replaced once another token has a majority; "" = it did not
-}
-
 // Holder is one holder of a lock.
 type Holder struct {
 	ID             string    `json:"id,omitzero"`              // what the library stores: a token, a hash field, …

@@ -65,6 +65,8 @@ func serverRules() []rule[Server] {
 // snapshotRules lists the rules for all servers together, and for the watch.
 func snapshotRules() []rule[Snapshot] {
 	return []rule[Snapshot]{
+		{restartedEmpty, Problem{"restarted-empty", Critical, finding, "a server of a Redlock has lost its locks in a restart",
+			"Keep it out of the Redlock for the longest TTL since its restart, or let it write each change to its disk first (appendfsync always)."}},
 		{clocksApart, Problem{"clock-skew", Warning, finding, "the clocks of two servers differ by more than 500 ms",
 			"Synchronize the clocks of all servers with the same source: a Redlock relies on them."}},
 		{clockWrong, Problem{"clock-skew", Info, finding, "the clocks of the server and of this machine differ by more than 500 ms",

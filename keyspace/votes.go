@@ -1,6 +1,24 @@
 package keyspace
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/internal/humanize"
+)
+
+// Vote is what one server of a Redlock has under the key.
+type Vote struct {
+	Node        string    `json:"node,omitzero"`        // host:port
+	Token       string    `json:"token,omitzero"`       // empty = no holder on this server, or unknown
+	Expires     time.Time `json:"expires,omitzero"`     // zero = never
+	Unreachable bool      `json:"unreachable,omitzero"` // the server did not answer
+
+	Was string    `json:"was,omitzero"` // the token that it had last, if it does not answer, or has lost it; Expires is then that of Was
+	Why EventKind `json:"why,omitzero"` // how the server lost Was: Lost, Evicted or Flushed, and Replaced once another token has a majority; "" = it did not
+}
 
 // lostVotes says how servers of a Redlock have lost tokens.
 type lostVotes map[voteID]EventKind
@@ -68,6 +86,15 @@ func (l *Lock) noteLost(was *Lock, lost lostVotes) {
 				v.Expires = before.Expires
 			}
 		}
+	}
+	for i := range l.Holders { // its deadline has not moved because a server has lost it
+		h := &l.Holders[i]
+		before, held := was.Holder(h.ID)
+		on, silent, _ := l.count(h.ID)
+		if held && on+silent < Quorum(len(l.Votes)) && l.believes(h.ID) && compareDeadlines(before.Expires, h.Expires) < 0 {
+			h.Expires = before.Expires
+		}
+		l.Expires = l.Holders[0].Expires
 	}
 	for i, v := range l.Votes {
 		switch {
@@ -203,4 +230,60 @@ func (d *Differ) judgeVotes(was, l *Lock, before, now Lock) {
 		}
 		d.MissedEvents = d.MissedEvents || had >= quorum
 	}
+}
+
+// votesLost finds tokens that have lost their majority because servers have lost them.
+func votesLost(l *Lock, now time.Time) string {
+	for _, v := range l.Votes {
+		on, silent, _ := l.count(v.Was)
+		if v.Why == "" || on+silent >= Quorum(len(l.Votes)) {
+			continue
+		}
+		var nodes []string
+		var deadline time.Time
+		for _, other := range l.Votes {
+			switch {
+			case other.Was == v.Was && other.Why != "":
+				nodes = append(nodes, other.Node)
+			case other.last() == v.Was:
+				deadline = Later(deadline, other.Expires)
+			}
+		}
+		next := "another client can get a majority"
+		if l.hasQuorum() && l.Holders[0].ID != v.Was {
+			next = l.Holders[0].Name() + " has a majority now"
+		}
+		until := ""
+		if left := deadline.Sub(now); left > 0 {
+			until = fmt.Sprintf(" for %s", humanize.Duration(left))
+		}
+		return fmt.Sprintf("%s lost the copies of %s, which is on %d of %d servers: %s, and both may work%s.", strings.Join(nodes, " and "), v.Was, on, len(l.Votes), next, until)
+	}
+	return ""
+}
+
+// restartedEmpty finds servers of a Redlock that have lost votes in a restart.
+func restartedEmpty(s Snapshot, _ time.Time) string {
+	lost := make(map[string]int)
+	for _, l := range s.Locks {
+		for _, v := range l.Votes {
+			if v.Why == Lost || v.Why == Replaced {
+				lost[v.Node]++
+			}
+		}
+	}
+	var all []string
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; lost[n.Addr] > 0 {
+			when := "restarted"
+			if n.Uptime > 0 {
+				when += fmt.Sprintf(" %s ago", humanize.Duration(n.Uptime))
+			}
+			all = append(all, fmt.Sprintf("%s %s without the copies of %s", n.Addr, when, humanize.Plural(lost[n.Addr], "lock")))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return strings.Join(all, "; ") + ", whose holders may still work."
 }

@@ -241,6 +241,8 @@ func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
 	majority := servers/2 + 1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
+	case up == servers && slices.ContainsFunc(s.current().all, func(f keyspace.Finding) bool { return f.ID == "restarted-empty" }):
+		return s.screen.theme.bad, s.screen.glyphs.Cross + " " + text + "one restarted empty, so two clients may have a lock"
 	case up == servers:
 		return s.screen.theme.good, s.screen.glyphs.Check + " " + text + "healthy"
 	case up >= majority:

@@ -186,14 +186,24 @@ type Vote struct {
 	Unreachable bool   `json:"unreachable"`
 	Token       string `json:"token,omitzero"` // absent: the node has none, or is unreachable
 	TTLMS       *int64 `json:"ttl_ms,omitzero"`
+	LostToken   string `json:"lost_token,omitzero"`
 }
 
-func voteOf(v keyspace.Vote, at time.Time) Vote {
-	j := Vote{Node: Text(v.Node), Unreachable: v.Unreachable, Token: Text(v.Token)}
-	if v.Token != "" {
-		j.TTLMS = new(TTL(v.Expires, at))
+// votesOf returns the votes of a Redlock, nil for another kind.
+func votesOf(l *keyspace.Lock, at time.Time) []Vote {
+	if len(l.Votes) == 0 {
+		return nil
 	}
-	return j
+	return Each(l.Votes, func(v keyspace.Vote) Vote {
+		j := Vote{Node: Text(v.Node), Unreachable: v.Unreachable, Token: Text(v.Token)}
+		if v.Token != "" {
+			j.TTLMS = new(TTL(v.Expires, at))
+		}
+		if v.Why != "" {
+			j.LostToken = Text(v.Was)
+		}
+		return j
+	})
 }
 
 // LockOf returns the JSON form of a lock at a time, with its findings.
@@ -220,9 +230,7 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 	if len(l.Holders) > 0 {
 		j.Mode = l.Holders[0].Mode // "" if the kind of lock has no modes
 	}
-	if len(l.Votes) > 0 {
-		j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote { return voteOf(v, at) })
-	}
+	j.Votes = votesOf(&l, at)
 	return j
 }
 
@@ -269,6 +277,7 @@ type Event struct {
 	TTLMS   *int64  `json:"ttl_ms,omitzero"`  // absent: a hold has ended
 
 	Possible []keyspace.EventKind `json:"possible,omitzero"` // of gone: what may have happened
+	Votes    []Vote               `json:"votes,omitzero"`    // of a Redlock
 }
 
 // FindingEvent is a line of `watch --json` with a finding.
@@ -287,6 +296,7 @@ func EventOf(e keyspace.Event) Event {
 	if e.Waiter.ID != "" {
 		j.Waiter = new(waiterOf(e.Waiter, e.At))
 	}
+	j.Votes = votesOf(&e.Lock, e.At)
 	if next, taken := e.TakenBy(); taken {
 		j.TakenBy = new(HolderOf(next, e.At))
 	}

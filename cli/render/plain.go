@@ -134,6 +134,9 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if e.Lock.Fence > 0 {
 		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)
 	}
+	if n := len(e.Lock.Votes); n > 0 && !e.Kind.Ends() {
+		fmt.Fprintf(&s, ", on %d of %d servers", e.Lock.HolderVotes(), n)
+	}
 	fmt.Fprintf(&s, ", %s", e.Lock.Format)
 	if !e.Kind.Ends() {
 		for _, f := range found {

@@ -16,14 +16,14 @@ import (
 type voters []fixed
 
 // read returns the servers after so many seconds, one for each letter, with that token under the key a: "." has none,
-// "?" does not answer, and "!" has lost what it had in a restart. All tokens last until the same second.
+// "?" does not answer, and "!" has lost what it had in a restart. Its deadline is a second earlier on each further server.
 func (v *voters) read(second int, spelt string) []NamedSource {
 	if *v == nil {
 		*v = make(voters, len(spelt))
 	}
 	all := make([]Source, len(spelt))
 	for i, c := range strings.Split(spelt, "") {
-		now := on(fmt.Sprintf("node%d", i+1), start.Add(time.Duration(second)*time.Second), 30-second, "a="+c)
+		now := on(fmt.Sprintf("node%d", i+1), start.Add(time.Duration(second)*time.Second), 30-second-i, "a="+c)
 		now.Nodes[0].Scanned = true
 		switch {
 		case c == "?":
