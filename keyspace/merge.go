@@ -211,7 +211,10 @@ func (l Lock) shifted(d time.Duration) Lock {
 		past.ContendedAt, past.WaiterSeen, past.FreeSince = shift(past.ContendedAt, d), shift(past.WaiterSeen, d), shift(past.FreeSince, d)
 		l.Past = &past
 	}
-	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
+	l.Holders, l.Waiters, l.Votes = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes)
+	for i := range l.Votes {
+		l.Votes[i].Expires = shift(l.Votes[i].Expires, d)
+	}
 	for i := range l.Holders {
 		l.Holders[i] = l.Holders[i].shifted(d)
 	}

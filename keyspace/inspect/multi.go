@@ -37,6 +37,8 @@ type MultiSource struct {
 	list   SourceLister
 	opts   MultiOptions
 	clocks map[string]time.Duration // server clocks minus the local clock
+	base   time.Duration            // of clocks: that of the times of last
+	steps  map[string]bool          // servers whose clock has been set since last
 	last   keyspace.Snapshot
 }
 
@@ -46,7 +48,7 @@ type MultiOptions = keyspace.MergeOptions
 
 // NewMultiSource returns a MultiSource. It sends nothing yet.
 func NewMultiSource(list SourceLister, o MultiOptions) *MultiSource {
-	return &MultiSource{list: list, opts: o, clocks: make(map[string]time.Duration)}
+	return &MultiSource{list: list, opts: o, clocks: make(map[string]time.Duration), steps: make(map[string]bool)}
 }
 
 // Snapshot takes snapshots of all sources at the same time and merges them. It fails only if no
@@ -76,8 +78,9 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	s := keyspace.Merge(parts, opts)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
-		s.Events = keyspace.Diff(m.last, s)
+		s.Events = slices.DeleteFunc(keyspace.Diff(m.last, s), m.followsStep)
 	}
+	clear(m.steps)
 	s.Cost.OwnTime += time.Since(began)
 	s.Notices = append(s.Notices, moved(m.last.Nodes, s.Nodes)...)
 	m.last = s
@@ -181,9 +184,17 @@ func addLateMoves(parts []keyspace.Part) {
 	}
 }
 
+// followsStep reports whether an event may only show that the clock of a server was set, which moves its deadlines.
+func (m *MultiSource) followsStep(e keyspace.Event) bool {
+	return e.Kind == keyspace.Renewed && slices.ContainsFunc(e.Lock.Votes, func(v keyspace.Vote) bool { return m.steps[v.Node] })
+}
+
+// noDifference is how much two clocks may differ and count as one.
+const noDifference = 100 * time.Millisecond
+
 // setClocks measures the differences of the server clocks and shifts all times to the
-// first clock. A reported time is always late, never early: the largest difference is
-// the best, unless the clock was set back.
+// first clock, also those of the last snapshot. A watcher follows the clock of its server.
+// The time of a scan is late, never early: the largest difference is the best, unless the clock was set back.
 func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration, which []int) {
 	for _, i := range which {
 		p := parts[i]
@@ -191,16 +202,25 @@ func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration,
 			continue
 		}
 		ahead, known := m.clocks[p.Addr]
-		if now := measured[i]; !known || now > ahead || now < ahead-5*time.Second {
+		watched := !p.AnsweredAt().IsZero()
+		if now := measured[i]; !known || now > ahead || watched || now < ahead-5*time.Second {
 			m.clocks[p.Addr] = now
+			m.steps[p.Addr] = known && (now-ahead).Abs() > noDifference
 		}
 	}
 	first := slices.IndexFunc(parts, func(p keyspace.Part) bool { return p.Err == nil })
+	if first < 0 {
+		return
+	}
+	base := m.clocks[parts[first].Addr]
+	if moved := base - m.base; moved.Abs() > noDifference {
+		m.last, m.base = m.last.Shifted(moved), base
+	}
 	for _, i := range which {
 		if parts[i].Err != nil {
 			continue
 		}
-		if ahead := m.clocks[parts[i].Addr] - m.clocks[parts[first].Addr]; ahead.Abs() > 100*time.Millisecond { // less is no difference
+		if ahead := m.clocks[parts[i].Addr] - m.base; ahead.Abs() > noDifference {
 			parts[i].Snapshot = parts[i].Shifted(-ahead)
 		}
 	}

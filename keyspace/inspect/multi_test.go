@@ -186,6 +186,34 @@ func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	check.True(t, ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour+5*time.Second)), "the snapshot of the source was changed")
 }
 
+// The clock of a server that is set is followed: neither the time that is left nor the deadline of a holder changes
+// with it, whether it is the first server, whose clock counts, or another one.
+func TestTheClockOfAServerThatIsSetIsFollowed(t *testing.T) {
+	for _, stepped := range []int{0, 2} {
+		var all []NamedSource
+		m := NewMultiSource(func(context.Context) ([]NamedSource, error) { return all, nil }, MultiOptions{Mode: "redlock", Redlock: true})
+		now := time.Now()
+		for second, step := range []time.Duration{0, -4 * time.Second, 3 * time.Second, 0} {
+			sources := make([]Source, 3)
+			for i := range sources {
+				ahead := time.Duration(0)
+				if i == stepped {
+					ahead = step
+				}
+				s := on(fmt.Sprintf("node%d", i+1), now.Add(ahead+time.Duration(second)*time.Second), 30-second, "a=x")
+				s.Server.Skew = ahead
+				s.Nodes[0].AnsweredAt = now
+				sources[i] = fixed{snap: s}
+			}
+			all = sourcesOf(sources...)
+			s := snapshotOf(t, m)
+			left, _ := s.Locks[0].TTL(s.At)
+			check.True(t, (left-time.Duration(30-second)*time.Second).Abs() < time.Second, "server %d, set by %v: it has %v left", stepped+1, step, left)
+			check.True(t, second == 0 || len(s.Events) == 0, "server %d, set by %v: the events are %+v", stepped+1, step, s.Events)
+		}
+	}
+}
+
 func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 	silent := fixed{err: errors.New("i/o timeout")}
 	nothing := fixed{snap: on("", start, 5)}
