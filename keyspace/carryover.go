@@ -145,6 +145,7 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 			}
 		}
 		switch {
+		case held && d.lapsed(was, before, *h): // since its new lease, at least
 		case held && (h.Since.IsZero() || !before.Since.IsZero()):
 			h.Since, h.Seen = before.Since, before.Seen
 		case held, began.IsZero():
@@ -158,6 +159,19 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		}
 	}
 	return holders
+}
+
+// lapsed reports whether the last known deadline of a hold was over before its new lease began: it may have been
+// renewed in between without a read, or have ended and been acquired again.
+func (d *Differ) lapsed(was Lock, before, h Holder) bool {
+	if !movedLater(before.Expires, h.Expires, d.Jitter) || was.TTLSet == 0 && !d.MissedEvents {
+		return false
+	}
+	begin := d.changed()
+	if was.TTLSet > 0 {
+		begin = Earliest(begin, h.Expires.Add(-was.TTLSet))
+	}
+	return begin.After(before.Expires.Add(d.Slack))
 }
 
 // waiterTimes returns the waiters with the begins of their waits, as far as known, and

@@ -181,3 +181,30 @@ func TestAFreeLockWithCountedWaitersIsUnheld(t *testing.T) {
 		}
 	}
 }
+
+// A hold whose last known deadline was over before its new lease began may have ended in between.
+func TestALeaseThatBeginsAfterTheLastDeadlineMayBeANewHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		expires, at int // after the last known deadline
+		ttl         time.Duration
+		missed      bool
+		want        string
+	}{
+		"renewed in time":                   {5, -3, 8 * time.Second, false, ""},
+		"renewed in time, and read late":    {7, 1, 8 * time.Second, false, ""},
+		"after a time without answer":       {9, 5, 8 * time.Second, true, "renewed or acquired"},
+		"in time before the answer":         {7, 5, 8 * time.Second, true, ""},
+		"a longer lease in time":            {60, -1, 8 * time.Second, true, ""},
+		"of unknown length after an outage": {7, 5, 0, true, "renewed or acquired"},
+		"of unknown length in time":         {7, -1, 0, true, ""},
+		"of unknown length":                 {7, 5, 0, false, ""},
+	} {
+		was := heldBy("a", 30)
+		was.TTLSet, was.Holders[0].Since = c.ttl, began
+		d := Differ{At: began.Add(time.Duration(30+c.at) * time.Second), MissedEvents: c.missed, Slack: ExpirySlack, Jitter: DeadlineJitter}
+		l := d.CarryOver(was, heldBy("a", 30+c.expires), true, time.Time{})
+		d.Changed(was, l)
+		check.True(t, len(d.Events) == 1 && d.Events[0].Kind == Renewed && d.Events[0].MayHave() == c.want, "%s: the events are %+v", name, d.Events)
+		check.Equal(t, l.Holders[0].Since.IsZero(), c.want != "", "%s: its begin is unknown", name)
+	}
+}

@@ -41,7 +41,7 @@ type Event struct {
 	Waiter Waiter        `json:"waiter,omitzero"`  // the waiter of a waiter event
 	Held   time.Duration `json:"held_ns,omitzero"` // duration of the hold that ended; 0 = unknown
 
-	Possible []EventKind `json:"possible,omitzero"` // of Vanished: the kinds of what may have happened; nil = nothing is known
+	Possible []EventKind `json:"possible,omitzero"` // of Vanished, and of a Renewed that may be a new hold: the kinds of what may have happened; nil = nothing is known
 }
 
 // Ended returns when the hold of this event ended: at its deadline if it expired, else
@@ -220,7 +220,7 @@ func (d *Differ) Changed(was, l Lock) {
 		before, stayed := was.Holder(h.ID)
 		switch {
 		case stayed:
-			d.kept(l, before, h)
+			d.kept(was, l, before, h)
 		case d.MissedEvents && h.ID != next:
 			d.add(Discovered, l, h)
 		default:
@@ -309,19 +309,22 @@ func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 }
 
 // kept reports what changed in a hold that continues.
-func (d *Differ) kept(l Lock, was, h Holder) {
+func (d *Differ) kept(was, l Lock, before, h Holder) {
 	switch {
-	case h.Depth > was.Depth:
+	case h.Depth > before.Depth:
 		d.add(Reentered, l, h)
-	case h.Depth < was.Depth:
+	case h.Depth < before.Depth:
 		d.add(Exited, l, h)
 	}
-	if h.Mode != was.Mode {
+	if h.Mode != before.Mode {
 		d.add(ModeChanged, l, h)
 	}
 	own := h.Expires != l.Expires || len(l.Holders) == 1
-	if own && movedLater(was.Expires, h.Expires, d.Jitter) {
+	if own && movedLater(before.Expires, h.Expires, d.Jitter) {
 		d.add(Renewed, l, h)
+		if d.lapsed(was, before, h) {
+			d.Events[len(d.Events)-1].Possible = []EventKind{Renewed, Acquired}
+		}
 	}
 }
 

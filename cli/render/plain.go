@@ -113,7 +113,9 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
 	}
-	if may := e.MayHave(); may != "" {
+	if may := e.MayHave(); may != "" && e.Kind == keyspace.Renewed {
+		s.WriteString(", or acquired again after its deadline")
+	} else if may != "" {
 		fmt.Fprintf(&s, ", %s", may)
 	}
 	if next, taken := e.TakenBy(); taken {

@@ -206,6 +206,9 @@ func (a *account) changed(e *keyspace.Event) {
 		if e.Kind == keyspace.Renewed {
 			h.renew(e.At)
 		}
+		if e.MayHave() != "" { // it may be a new hold
+			h.From = Moment{At: e.At, Grade: NotAfter}
+		}
 	}
 }
 
