@@ -137,6 +137,23 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	check.True(t, !strings.Contains(said, "released") && !strings.Contains(said, "gone"), "nobody released anything:\n%s", said)
 }
 
+// A cluster without a master of some slots refuses all clients. That is one finding, and nobody misses a renewal
+// that the cluster refuses.
+func TestWatchSaysThatAClusterRefusesItsClients(t *testing.T) {
+	long(t, "a cluster notices that a node has failed")
+	c := aClusterFor(t, servertest.ClusterOptions{}, 5, 0)
+	w := startWatch(t, append([]string{"--for", "12s"}, c.flags...)...)
+	w.out.sees(t, "appeared "+c.moving(0))
+	dead := c.Nodes()[1]
+	c.KillForTest(t, dead)
+	w.out.sees(t, `finding server, critical: The cluster refuses its clients \(CLUSTERDOWN at .*\): `+dead.Addr()+" cannot be read")
+	w.exits(t, exitFailure)
+	for _, node := range c.Nodes() {
+		check.Equal(t, strings.Contains(w.out.String(), node.Addr()+" cannot be read: its locks"), node == dead, "%s is told as down in\n%s", node.Addr(), w.out.String())
+	}
+	check.False(t, strings.Contains(w.out.String(), "the next renewal is"), "%s", w.out.String())
+}
+
 // A replica that has lost its master shows old data.
 func TestAReplicaThatHasLostItsMasterIsNotComplete(t *testing.T) {
 	t.Parallel()

@@ -81,6 +81,9 @@ func findings(s Snapshot, deadlocks []Deadlock) []Finding {
 			all = append(all, f)
 		}
 	}
+	if clusterRefuses(s, s.At) != "" { // it refuses renewals
+		all = slices.DeleteFunc(all, func(f Finding) bool { return f.ID == "renewals-stopped" })
+	}
 	return all
 }
 

@@ -195,6 +195,8 @@ func TestServerFindings(t *testing.T) {
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
 		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
 		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1.0 s"},
+		{"a cluster refuses its clients", keyspace.Snapshot{Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "a:1", ClusterDown: true}, Up: true}, {Server: keyspace.Server{Addr: "b:1"}, Error: "read locks: CLUSTERDOWN The cluster is down"}}},
+			"cluster-down", "The cluster refuses its clients (CLUSTERDOWN at a:1, b:1)."},
 		{"a server of a Redlock is empty after a restart", keyspace.Snapshot{Locks: []*keyspace.Lock{new(redlock("a", "-a", "")), new(redlock("a", "a", ""))}, Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "n1", Uptime: 3 * time.Second}, Up: true}}},
 			"restarted-empty", "n1 restarted 3.0 s ago without the copies of 1 lock, whose holders may still work."},
 		{"pushes are not allowed", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Polling, Limitations: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "no permission for client tracking"},

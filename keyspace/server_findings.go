@@ -65,6 +65,8 @@ func serverRules() []rule[Server] {
 // snapshotRules lists the rules for all servers together, and for the watch.
 func snapshotRules() []rule[Snapshot] {
 	return []rule[Snapshot]{
+		{clusterRefuses, Problem{"cluster-down", Critical, finding, "the cluster refuses its clients",
+			"Bring back the masters that do not answer, or promote their replicas: until all slots have a master, no client can acquire, renew or release a lock, and holds end at their deadlines."}},
 		{restartedEmpty, Problem{"restarted-empty", Critical, finding, "a server of a Redlock has lost its locks in a restart",
 			"Keep it out of the Redlock for the longest TTL since its restart, or let it write each change to its disk first (appendfsync always)."}},
 		{clocksApart, Problem{"clock-skew", Warning, finding, "the clocks of two servers differ by more than 500 ms",
@@ -78,10 +80,36 @@ func snapshotRules() []rule[Snapshot] {
 
 // nodeMissing finds servers that do not answer.
 func nodeMissing(n Node, _ time.Time) string {
-	if n.Up {
+	if n.Up || n.clusterDown() {
 		return ""
 	}
 	return fmt.Sprintf("%s cannot be read: its locks and their holders are unknown (%s).", n.Addr, n.Error)
+}
+
+// clusterDown reports whether the server answers, and refuses its clients for its cluster.
+func (n Node) clusterDown() bool {
+	return n.ClusterDown && n.Up || strings.Contains(n.Error, "CLUSTERDOWN")
+}
+
+// clusterRefuses finds a cluster whose nodes refuse their clients because other nodes have failed.
+func clusterRefuses(s Snapshot, _ time.Time) string {
+	var by, missing []string
+	for _, n := range s.Nodes {
+		switch {
+		case n.clusterDown():
+			by = append(by, n.Addr)
+		case !n.Up:
+			missing = append(missing, n.Addr)
+		}
+	}
+	if len(by) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("The cluster refuses its clients (CLUSTERDOWN at %s)", strings.Join(by, ", "))
+	if len(missing) > 0 {
+		text += ": " + strings.Join(missing, ", ") + " cannot be read"
+	}
+	return text + "."
 }
 
 // locksUnread finds servers that refuse to show keys to this user.

@@ -174,6 +174,7 @@ type Server struct {
 	// MasterDown says that a replica has lost the connection to its master.
 	MasterDown     bool          `json:"master_down,omitzero"`
 	PartialCluster bool          `json:"partial_cluster,omitzero"` // it is part of a cluster, and the other nodes are not scanned
+	ClusterDown    bool          `json:"cluster_down,omitzero"`    // it is part of a cluster that refuses its clients
 	RunID          string        `json:"run_id,omitzero"`          // changes with each restart
 	Port           string        `json:"port,omitzero"`
 	Uptime         time.Duration `json:"uptime_ns,omitzero"` // in whole seconds

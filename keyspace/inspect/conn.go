@@ -232,7 +232,7 @@ func (d *deniedCommands) has(command string) bool {
 
 // optionalCommands have a substitute: without them more data is read, or deadlines are
 // less exact, but no lock is missed. Or they read a key: then the unread keys tell what is missed.
-var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember",
+var optionalCommands = [...]string{cmdClient, "cluster info", "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember",
 	"get", "getrange", "hgetall", "hlen", "hscan", "llen", "lrange", "pttl", "scard", "sscan", "strlen", "xlen", "xrange", "zcard", "zrange"}
 
 // lenientCommands may fail in any way: each has its own result.

@@ -68,6 +68,10 @@ func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scan
 	size := pipe.DBSize(ctx)
 	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory"), pipe.Info(ctx, "stats"), pipe.Info(ctx, "clients")}
 	databases := pipe.Info(ctx, "keyspace")
+	cluster := new(redis.StringCmd)
+	if s.opts.Cluster != nil {
+		cluster = pipe.ClusterInfo(ctx)
+	}
 	_, err := p.conn.exec(ctx, pipe)
 	if err == nil {
 		err = clock.Err()
@@ -84,6 +88,7 @@ func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scan
 		}
 	}
 	p.databases = strings.Count(databases.Val(), "\ndb")
+	p.server.ClusterDown = strings.Contains(cluster.Val(), "cluster_state:fail")
 	p.server.PartialCluster = p.server.Mode == "cluster" && s.opts.Cluster == nil
 	globs := s.opts.Match
 	if len(globs) == 0 {
