@@ -156,6 +156,13 @@ func redlock(tokens ...string) keyspace.Lock {
 	return l
 }
 
+// lossAfter returns a snapshot so many seconds after a failover at t0 lost a hold of a for 60 s.
+func lossAfter(seconds int, next keyspace.Holder) keyspace.Snapshot {
+	l := mutex(next)
+	l.Key = "k"
+	return keyspace.Snapshot{At: at(1000 * seconds), Locks: []*keyspace.Lock{&l}, Losses: []keyspace.Loss{{Lock: l.ID(), Holder: holder("a", 60_000), At: t0}}}
+}
+
 // Each server finding is tested together with the most similar server that has
 // none. Scenario 97 is a clock that jumps.
 func TestServerFindings(t *testing.T) {
@@ -195,6 +202,10 @@ func TestServerFindings(t *testing.T) {
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
 		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
 		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1.0 s"},
+		{"a master has lost its last replica", one(keyspace.Server{Role: "master", HadReplicas: true}), "failover-loses-locks", "one has lost its last replica"},
+		{"a failover lost a lock, and another client has it", lossAfter(30, holder("b", 3_600_000)), "locks-lost", "still work: k of a, lost 30 s ago with 30 s left, taken by b."},
+		{"its holder has it again", lossAfter(30, holder("a", 3_600_000)), "", ""},
+		{"its deadline is over", lossAfter(61, holder("b", 3_600_000)), "", ""},
 		{"a cluster refuses its clients", keyspace.Snapshot{Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "a:1", ClusterDown: true}, Up: true}, {Server: keyspace.Server{Addr: "b:1"}, Error: "read locks: CLUSTERDOWN The cluster is down"}}},
 			"cluster-down", "The cluster refuses its clients (CLUSTERDOWN at a:1, b:1)."},
 		{"a server of a Redlock is empty after a restart", keyspace.Snapshot{Locks: []*keyspace.Lock{new(redlock("a", "-a", "")), new(redlock("a", "a", ""))}, Nodes: []keyspace.Node{{Server: keyspace.Server{Addr: "n1", Uptime: 3 * time.Second}, Up: true}}},

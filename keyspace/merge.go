@@ -45,7 +45,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 	if o.Redlock {
 		voters := s.voters(parts)
 		s.lost = lostBy(voters)
-		s.Locks, s.Events = mergeRedlock(voters, o, s.lost), nil
+		s.Locks, s.Events, s.Losses = mergeRedlock(voters, o, s.lost), nil, nil
 		s.dropAlike()
 		slices.SortFunc(s.Locks, CompareLocks)
 	}
@@ -170,6 +170,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	}
 	s.EventsDropped += one.EventsDropped
 	s.Notices = append(s.Notices, one.Notices...)
+	s.Losses = append(s.Losses, one.Losses...)
 	s.Complete = s.Complete && one.Complete
 	s.Problems = appendNew(s.Problems, one.Problems...)
 	s.Watch = s.Watch.and(one.Watch)
@@ -195,7 +196,10 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 	for i := range s.Locks {
 		s.Locks[i] = new(s.Locks[i].shifted(d))
 	}
-	s.Events = slices.Clone(s.Events)
+	s.Events, s.Losses = slices.Clone(s.Events), slices.Clone(s.Losses)
+	for i := range s.Losses {
+		s.Losses[i].At, s.Losses[i].Holder = s.Losses[i].At.Add(d), s.Losses[i].Holder.shifted(d)
+	}
 	for i := range s.Events {
 		e := &s.Events[i]
 		e.At, e.Lock, e.Holder, e.Waiter = e.At.Add(d), e.Lock.shifted(d), e.Holder.shifted(d), e.Waiter.shifted(d)

@@ -65,6 +65,8 @@ func serverRules() []rule[Server] {
 // snapshotRules lists the rules for all servers together, and for the watch.
 func snapshotRules() []rule[Snapshot] {
 	return []rule[Snapshot]{
+		{locksLost, Problem{"locks-lost", Critical, finding, "a failover or a restart has lost locks before their deadlines",
+			"Find out whether the holders still work, and stop them: each lock is free for another client. Check what two holders may have done at the same time."}},
 		{clusterRefuses, Problem{"cluster-down", Critical, finding, "the cluster refuses its clients",
 			"Bring back the masters that do not answer, or promote their replicas: until all slots have a master, no client can acquire, renew or release a lock, and holds end at their deadlines."}},
 		{restartedEmpty, Problem{"restarted-empty", Critical, finding, "a server of a Redlock has lost its locks in a restart",
@@ -164,7 +166,10 @@ func evictable(s Server, _ time.Time) string {
 
 // failoverLosesLocks finds masters that confirm a lock before a replica has it.
 func failoverLosesLocks(s Server, _ time.Time) string {
-	if s.Role != "master" || s.Replicas == 0 || s.MinReplicas {
+	switch {
+	case s.Role == "master" && s.HadReplicas:
+		return fmt.Sprintf("%s has lost its last replica: if it fails, its locks are lost.", s.Addr)
+	case s.Role != "master" || s.Replicas == 0 || s.MinReplicas:
 		return ""
 	}
 	return fmt.Sprintf("%s has %s, and confirms a lock before it is copied: a failover may lose the latest locks.", s.Addr, humanize.Plural(s.Replicas, "replica"))

@@ -26,6 +26,9 @@ type Snapshot struct {
 	// Events, because there were too many.
 	EventsDropped int64 `json:"-"`
 
+	// Losses are the holds that a failover or a restart has lost, up to their deadlines.
+	Losses []Loss `json:"-"`
+
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 	lost  lostVotes  // votes of a Redlock that its servers have lost since the previous snapshot
 }
@@ -184,6 +187,7 @@ type Server struct {
 	Evicted     int64         `json:"evicted,omitzero"`      // keys evicted since the start
 	Blocked     int64         `json:"blocked,omitzero"`      // clients in a blocking command such as BLPOP
 	Replicas    int           `json:"replicas,omitzero"`     // connected replicas
+	HadReplicas bool          `json:"had_replicas,omitzero"` // it has none, and had some; known only to a Watcher
 	MinReplicas bool          `json:"min_replicas,omitzero"` // it refuses writes with too few replicas (min-replicas-to-write)
 	Skew        time.Duration `json:"skew_ns,omitzero"`      // its clock minus the local clock; known only to a Watcher
 }

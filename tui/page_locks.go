@@ -447,6 +447,8 @@ func (s *state) noFindings() segment {
 	switch snap := &s.current().snap; {
 	case snap.At.IsZero():
 		dim.text = "findings are not known yet"
+	case s.playback == nil && s.refresher.stale():
+		dim.text = "no findings before the connection was lost"
 	case !snap.Scanned():
 		dim.text = "no findings so far"
 	case !snap.Complete:

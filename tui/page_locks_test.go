@@ -569,6 +569,11 @@ func TestNoFindingsIsSaidAsFarAsItIsKnown(t *testing.T) {
 		drive(t, Config{Source: server}, func(d *driver) {
 			d.press("5").want(want)
 			check.True(t, strings.Contains(d.screen(), "✓") == strings.HasPrefix(want, "✓"), "the screen: %s", d.screen())
+			if !strings.HasPrefix(want, "✓") {
+				return
+			}
+			server.err = errors.New("refused")
+			d.wait(4*time.Second).want("no findings before the connection was lost").wantNot("✓")
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,8 +155,14 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	w = NewWatcher(NewScanner(rdb, o))
 	defer w.Close()
 	want := map[string][]keyspace.EventKind{"received": {keyspace.Vanished}, "unknown to the replica": {keyspace.Lost}}
-	got := byKey(next(t, w).Events)
+	now := next(t, w)
+	got := byKey(now.Events)
 	check.True(t, maps.EqualFunc(got, want, slices.Equal), "events %v, want %v", got, want)
+	do(t, rdb, "SET", "unknown to the replica", "token:3", "PX", 600_000)
+	now = followed(t, w, func(s keyspace.Snapshot) bool { return len(s.Locks) == 1 })
+	check.True(t, slices.ContainsFunc(keyspace.ServerFindings(now), func(f keyspace.Finding) bool {
+		return f.ID == "locks-lost" && strings.Contains(f.Text, "unknown to the replica of token:2") && strings.Contains(f.Text, "taken by token:3")
+	}), "the findings are %v", keyspace.ServerFindings(now))
 }
 
 // A master becomes a replica and takes over the data of the new master: that empties its

@@ -353,7 +353,7 @@ func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ)
 	for i := range d.Events {
 		d.Events[i].Lock = *now.lock
 	}
-	w.unreported.events = append(w.unreported.events, d.Events...)
+	w.report(d.Events)
 	w.locks.put(was, now, w.nextDeadline(*now.lock))
 	w.tracking.coverage.learn(&now)
 	w.scanner.opts.Cluster.record(w, now)
@@ -369,7 +369,27 @@ func (w *Watcher) removeLock(was candidate, d *keyspace.Differ) {
 	d.Removed(*was.lock)
 	w.holdStats.Learn(d.Events)
 	w.holdStats.Removed(was.lock.ID(), d.At)
-	w.unreported.events = append(w.unreported.events, d.Events...)
+	w.report(d.Events)
+}
+
+// maxLosses is the maximum number of losses that a watcher keeps.
+const maxLosses = 1000
+
+// report adds the events of a lock to those of the next snapshot, and keeps its losses up to the deadlines.
+func (w *Watcher) report(events []keyspace.Event) {
+	w.unreported.events = append(w.unreported.events, events...)
+	for i := range events {
+		if e := &events[i]; e.Kind == keyspace.Lost {
+			w.losses = append(slices.Clip(w.losses), keyspace.Loss{Lock: e.Lock.ID(), Holder: e.Holder, At: e.At})
+		}
+	}
+	over := func(l keyspace.Loss) bool {
+		return !l.Holder.Expires.IsZero() && l.Holder.Expires.Before(w.reader.conn.now)
+	}
+	if len(w.losses) > maxLosses || slices.ContainsFunc(w.losses, over) {
+		w.losses = slices.DeleteFunc(slices.Clone(w.losses), over)
+		w.losses = w.losses[max(0, len(w.losses)-maxLosses):]
+	}
 }
 
 // adopt returns what another watcher of the cluster knows of a lock that this one has

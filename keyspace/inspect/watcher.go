@@ -31,6 +31,7 @@ type Watcher struct {
 	requests  requests
 
 	replication replication
+	losses      []keyspace.Loss // never changed
 
 	times         cycleTimes
 	failures      failures
@@ -171,7 +172,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
 		s.Nodes[i].AskBlind = w.askBlind()
 	}
-	s.Cost, s.Watch = w.scan.cost, w.status()
+	s.Cost, s.Watch, s.Losses = w.scan.cost, w.status(), w.losses
 	s.At = keyspace.Later(s.At, w.reader.conn.now)
 	if due, some := w.locks.deadlines.first(); some && due.Before(s.At) {
 		s.At = due
@@ -267,6 +268,8 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.known = w.locks.known // not changed during a step
+		before := w.server.info
+		p.server.HadReplicas = p.server.Role == "master" && p.server.Replicas == 0 && before.RunID == p.server.RunID && (before.Replicas > 0 || before.HadReplicas)
 		w.possible.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
