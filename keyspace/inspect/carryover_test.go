@@ -184,3 +184,23 @@ func TestAMasterThatBecomesAReplicaFlushesNothing(t *testing.T) {
 		check.False(t, e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && (e.Kind.Ends() || e.Kind == keyspace.Discovered), "%s is %s", e.Lock.Key, e.Kind)
 	}
 }
+
+// A full sync brings the locks of the master to a new replica. They were acquired before, at an unknown time. So were
+// those that come to a replica under a name that no lock of it had.
+func TestALockThatASyncBringsWasNotAcquired(t *testing.T) {
+	t.Parallel()
+	master, replica := servertest.RedisForTest(t, "--repl-diskless-sync-delay", "0"), servertest.RedisForTest(t)
+	one, rdb := connect(t, redis.Options{Addr: master.Addr()}), connect(t, redis.Options{Addr: replica.Addr()})
+	do(t, one, "SET", "lock:old", "token:1")
+	l := started(t, rdb, justTokens())
+	do(t, rdb, "SET", "lock:own", "token:2", "PX", 600_000)
+	l.wait(t, "its own lock", l.has(keyspace.Acquired, "lock:own"))
+	host, port, _ := net.SplitHostPort(master.Addr())
+	do(t, rdb, "REPLICAOF", host, port)
+	l.wait(t, "the lock of the master", l.has(keyspace.Discovered, "lock:old"))
+	do(t, one, "SET", "lock:new", "token:3")
+	l.wait(t, "a new lock", l.has(keyspace.Acquired, "lock:new"))
+	for _, e := range l.all() {
+		check.False(t, e.Lock.Key == "lock:old" && e.Kind == keyspace.Acquired, "the old lock is told as acquired")
+	}
+}

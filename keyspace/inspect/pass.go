@@ -20,6 +20,7 @@ import (
 type scanPass struct {
 	server         keyspace.Server
 	databases      int       // that have keys; 0 = unknown
+	history        string    // of writes, when the pass began: master_replid
 	now            time.Time // the server's clock at the last step
 	cost           keyspace.Cost
 	networkTime    time.Duration      // of the last page
@@ -87,6 +88,7 @@ func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scan
 			describeServer(&p.server, info.Val())
 		}
 	}
+	p.history, _ = InfoValue(infos[1].Val(), "master_replid")
 	p.databases = strings.Count(databases.Val(), "\ndb")
 	p.server.ClusterDown = strings.Contains(cluster.Val(), "cluster_state:fail")
 	p.server.PartialCluster = p.server.Mode == "cluster" && s.opts.Cluster == nil

@@ -52,6 +52,7 @@ type scanState struct {
 	next      time.Time     // the keyspace is not scanned before
 	last      time.Time     // last call of scanTime
 	complete  bool          // a pass has ended since the last error
+	history   string        // of writes, when the last pass began: master_replid
 	unread    unread        // of the last pass, or of the current one if none has ended
 	cost      keyspace.Cost
 }
@@ -285,7 +286,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 			return err
 		}
 		w.noteRead(began)
-		w.addFound(p, found)
+		if err := w.addFound(ctx, p, found); err != nil {
+			return err
+		}
 		w.dropAlike()
 		if now := time.Now(); !now.Before(until) || !w.scanner.opts.Budget.allow(now) {
 			break
@@ -293,7 +296,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	}
 	if p.done() {
 		w.possible.endPass()
-		w.scan.passTime = time.Since(w.scan.passStart)
+		w.scan.passTime, w.scan.history = time.Since(w.scan.passStart), p.history
 	}
 	if p.done() || !w.scan.complete {
 		w.scan.unread = p.filter.unread
@@ -308,8 +311,10 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 }
 
 // addFound adds the locks on a page that are not known yet. Known locks are read when their
-// changes are reported, or all of their companions may be read at last.
-func (w *Watcher) addFound(p *scanPass, found []candidate) {
+// changes are reported, or all of their companions may be read at last. A lock that the server may have loaded
+// was not acquired since the last pass.
+func (w *Watcher) addFound(ctx context.Context, p *scanPass, found []candidate) error {
+	loaded, asked := false, false
 	for _, c := range found {
 		if k, known := w.locks.known[c.lock.Key]; known {
 			k.touched = p.now.UnixMilli()
@@ -328,8 +333,17 @@ func (w *Watcher) addFound(p *scanPass, found []candidate) {
 		}
 		d := w.newDiffer()
 		d.Watched = d.Watched && w.scan.unread.String() == "" // it may have existed, and have become readable
+		if d.Watched && !asked {
+			r, err := w.readReplication(ctx)
+			if err != nil {
+				return err
+			}
+			asked, loaded = true, r.role == "slave" || r.id != w.scan.history
+		}
+		d.Watched = d.Watched && !loaded
 		w.updateLock(was, c, known, &d)
 	}
+	return nil
 }
 
 // eventsKept is the maximum number of events between two snapshots. The oldest of more
