@@ -445,33 +445,6 @@ func (l *Lock) Holder(id string) (Holder, bool) {
 	return l.Holders[i], true
 }
 
-// Copies returns the servers of a Redlock that have the token of a holder, and those that did
-// not answer.
-func (l *Lock) Copies() (on, silent []string) {
-	for _, v := range l.Votes {
-		if _, held := l.Holder(v.Token); held {
-			on = append(on, v.Node)
-		} else if v.Unreachable {
-			silent = append(silent, v.Node)
-		}
-	}
-	return on, silent
-}
-
-// VotesText says on how many of its servers a Redlock was seen, and names those that did not
-// answer; "" for other kinds.
-func (l *Lock) VotesText() string {
-	on, silent := l.Copies()
-	switch n := len(l.Votes); {
-	case n == 0:
-		return ""
-	case len(silent) == 0:
-		return fmt.Sprintf("it is on %d of %d servers", len(on), n)
-	default:
-		return fmt.Sprintf("it is on %d of %d servers; %d did not answer and may have it, too: %s", len(on), n, len(silent), strings.Join(silent, ", "))
-	}
-}
-
 // SoleHolder returns the ID of the only holder; empty with no holder or several.
 func (l *Lock) SoleHolder() string {
 	if len(l.Holders) != 1 {

@@ -271,7 +271,7 @@ func mergeRedlock(parts []Part, o MergeOptions, lost lostVotes) []*Lock {
 	for _, l := range o.Before {
 		before[l.ID().OnAnyNode()] = l
 		for i, p := range parts {
-			if v := l.vote(p.Addr); p.Err != nil && v.last() != "" && v.Why == "" {
+			if v := l.vote(p.Addr); p.Err != nil && v.last() != "" && l.mayKeep(v.last(), byID[l.ID().OnAnyNode()], parts) {
 				add(i, l.copyOf(v))
 			}
 		}

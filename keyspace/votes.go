@@ -61,6 +61,33 @@ func (l *Lock) vote(addr string) Vote {
 	return Vote{}
 }
 
+// Copies returns the servers of a Redlock that have the token of a holder, and those that did
+// not answer.
+func (l *Lock) Copies() (on, silent []string) {
+	for _, v := range l.Votes {
+		if _, held := l.Holder(v.Token); held {
+			on = append(on, v.Node)
+		} else if v.Unreachable {
+			silent = append(silent, v.Node)
+		}
+	}
+	return on, silent
+}
+
+// VotesText says on how many of its servers a Redlock was seen, and names those that did not
+// answer; "" for other kinds.
+func (l *Lock) VotesText() string {
+	on, silent := l.Copies()
+	switch n := len(l.Votes); {
+	case n == 0:
+		return ""
+	case len(silent) == 0:
+		return fmt.Sprintf("it is on %d of %d servers", len(on), n)
+	default:
+		return fmt.Sprintf("it is on %d of %d servers; %d did not answer and may have it, too: %s", len(on), n, len(silent), strings.Join(silent, ", "))
+	}
+}
+
 // copyOf returns the lock as one server had it. Unlike a lock of the server, it has votes.
 func (l *Lock) copyOf(v Vote) *Lock {
 	one := *l
@@ -68,6 +95,19 @@ func (l *Lock) copyOf(v Vote) *Lock {
 	h.ID, h.Expires, h.Depth = v.last(), v.Expires, max(1, h.Depth)
 	one.Holders = []Holder{h}
 	return &one
+}
+
+// mayKeep reports whether a token may still have a majority, from what the lock was before and what servers have now.
+func (l *Lock) mayKeep(token string, now copies, parts []Part) bool {
+	n := 0
+	for i, p := range parts {
+		v := l.vote(p.Addr)
+		has := now != nil && now[i] != nil && len(now[i].Holders) > 0 && now[i].Holders[0].ID == token
+		if has || v.Why != "" && v.Was == token || p.Err != nil && v.last() == token {
+			n++
+		}
+	}
+	return n >= Quorum(len(parts))
 }
 
 // noteLost notes the votes that servers have lost since the read before, and earlier, as long as
