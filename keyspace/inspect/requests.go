@@ -98,7 +98,8 @@ func (w *Watcher) checkForRequests(ctx context.Context) error {
 	return nil
 }
 
-// dropReads drops the requests that may be reads of another locktop: it has sent a command since.
+// dropReads drops the requests that may be reads of another locktop: it has sent a command since. One
+// that runs scripts or sets keys makes a load: its clients wait.
 func (w *Watcher) dropReads(ctx context.Context) error {
 	r, conn := &w.requests, &w.reader.conn
 	if len(r.found) == 0 || conn.denied.has(cmdClient) {
@@ -106,8 +107,12 @@ func (w *Watcher) dropReads(ctx context.Context) error {
 	}
 	list, err := w.listClients(ctx)
 	w.scanner.opts.Budget.charge(conn.serverTime, conn.networkTime, time.Now())
+	loads := map[string]bool{keyspace.ConnectionName: true}
 	for _, c := range list {
-		if c.IsLocktop() && c.Name != keyspace.ConnectionName {
+		loads[c.Name] = loads[c.Name] || slices.Contains(append(keyspace.ScriptCommands(), "set", "setnx"), c.Command)
+	}
+	for _, c := range list {
+		if c.IsLocktop() && !loads[c.Name] {
 			last, n := conn.now.Add(-c.Idle).Unix(), len(r.found)
 			r.found = slices.DeleteFunc(r.found, func(q request) bool { return last >= q.second-1 })
 			if len(r.found) < n {
