@@ -228,8 +228,12 @@ func nodeLine(n keyspace.Node) string {
 	if !n.Up {
 		return fmt.Sprintf("%s cannot be read: %s", n.Addr, widget.Plain(n.Error))
 	}
+	keys := "keys not counted"
+	if n.KeysKnown() {
+		keys = humanize.Plural(n.Keys, "key")
+	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s, answers in %s, its clock %s",
-		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), humanize.Plural(n.Keys, "key"), humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
+		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), keys, humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
 }
 
 // skew describes the difference between a server's clock and this machine's clock.

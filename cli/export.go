@@ -150,7 +150,7 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 		return err
 	}
 	described := render.Each(e.targets, func(t *exportTarget) metrics.Target { return metrics.Target{Name: t.name, Flags: t.line} })
-	e.metrics = metrics.New(metrics.Options{Version: build(), Locks: o.locks, Classes: o.classes}, described...)
+	e.metrics = metrics.New(metrics.Options{Version: build(), Locks: o.locks, Classes: o.classes, Shows: render.ShowsWaiters}, described...)
 	if err := e.openTargets(ctx); err != nil {
 		return err
 	}

@@ -269,7 +269,7 @@ func printRareKeys(p jsonPage) {
 	queue := keyspace.Lock{Key: "q", Kind: keyspace.Fair, Format: "redisson-queue", Waiters: []keyspace.Waiter{{ID: "w\xff", Mode: keyspace.Read, Seen: now.Add(-time.Second)}}}
 	server := keyspace.Server{Addr: "a:2", Mode: "standalone", Product: "redis", Version: "7.0.15", Role: "master"}
 	snap := keyspace.Snapshot{At: now, Locks: []*keyspace.Lock{&l, &queue}, Problems: []string{"a:2 is down"}, Watch: keyspace.WatchStatus{Mode: keyspace.Push, Lag: time.Second},
-		Cost: keyspace.Cost{ServerTime: time.Second}, Server: server, Nodes: []keyspace.Node{{Error: "down", AskBlind: "a proxy", Server: server}}}
+		Cost: keyspace.Cost{ServerTime: time.Second}, Server: server, Nodes: []keyspace.Node{{Error: "down", AskBlind: "a proxy", Possible: 1, PossibleAtLeast: true, Server: server}}}
 	view := render.NewView(snap, false)
 	var c connect.Flags
 	c.FlagSet()

@@ -244,7 +244,7 @@ func next(locks []keyspace.Lock, them string) string {
 	waiters, known := 0, true
 	for i := range locks {
 		waiters += locks[i].WaiterCount()
-		known = known && render.ShowsWaiters(&locks[i])
+		known = known && render.ShowsWaiters(locks[i].Format)
 	}
 	switch {
 	case waiters > 0:

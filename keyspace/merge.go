@@ -150,6 +150,7 @@ func (s *Snapshot) addNode(n Node) {
 	}
 	known.Keys += n.Keys
 	known.Locks += n.Locks
+	known.Possible, known.PossibleAtLeast = known.Possible+n.Possible, known.PossibleAtLeast || n.PossibleAtLeast
 	known.AskBlind = cmp.Or(known.AskBlind, n.AskBlind)
 	known.Unread = cmp.Or(known.Unread, n.Unread)
 	if !n.Up {

@@ -2,9 +2,12 @@ package keyspace
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/internal/humanize"
 )
 
 // Snapshot is the set of all locks that were known at one moment. It is immutable: it
@@ -63,6 +66,36 @@ func (s *Snapshot) AnsweredAt() (at time.Time) {
 func (s Snapshot) Scanned() bool {
 	return s.Complete || len(s.Nodes) > 0 && !slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Up && !n.Scanned })
 }
+
+// SoFar says how far the first scan of every server is: so far, 11 % of the keys read. It is empty once it has ended.
+func (s Snapshot) SoFar() string {
+	switch {
+	case s.Scanned():
+		return ""
+	case s.Cost.Keys <= 0: // DBSIZE is denied
+		return "so far"
+	}
+	return fmt.Sprintf("so far, %d %% of the keys read", min(99, 100*s.Cost.Scanned/s.Cost.Keys))
+}
+
+// NotShown says how many keys may be locks and are not shown, because only a second sign would make
+// them likely; "" = none was seen.
+func (s Snapshot) NotShown() string {
+	n, least := 0, ""
+	for i := range s.Nodes {
+		n += s.Nodes[i].Possible
+		if s.Nodes[i].PossibleAtLeast {
+			least = "at least "
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return least + humanize.Plural(n, "possible lock") + " not shown"
+}
+
+// KeysKnown reports whether Keys is the number of its keys.
+func (n *Node) KeysKnown() bool { return n.Keys > 0 || n.Scanned }
 
 // SlotCount is the number of slots of a cluster.
 const SlotCount = 16384
@@ -155,7 +188,11 @@ type Node struct {
 	Keys    int64         `json:"key_count,omitzero"`  // keys in the scanned databases
 	Locks   int           `json:"lock_count,omitzero"` // locks found on it
 	Scanned bool          `json:"scanned,omitzero"`    // all of its keys were scanned
-	Unread  string        `json:"unread,omitzero"`     // which keys could not be read although they may be locks, and why; "" = all were read
+	// Possible is the number of keys that may be locks and are not in the snapshot: they are below
+	// the confidence that was asked for. PossibleAtLeast says that not all keys were looked at.
+	Possible        int    `json:"possible_count,omitzero"`
+	PossibleAtLeast bool   `json:"possible_at_least,omitzero"`
+	Unread          string `json:"unread,omitzero"` // which keys could not be read although they may be locks, and why; "" = all were read
 
 	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 

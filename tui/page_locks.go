@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -399,13 +400,9 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		l.Put(t.dim, "scanning "+s.screen.glyphs.Ellipsis)
 		return
 	}
-	atLeast := ""
-	if model.review.AtLeast {
-		atLeast = s.screen.glyphs.AtLeast
-	}
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
-		{style: t.text, text: atLeast + humanize.Count(model.review.Waiters) + " waiting", priority: 2},
+		{style: t.text, text: s.waitersText(model) + " waiting", priority: 2},
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)
@@ -417,8 +414,20 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		p.filter.segment(s),
 		{style: t.key, text: some(len(p.tags), "tagged"), priority: 2},
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
-		{style: t.dim, text: scanned(model.snap), priority: 6},
+		{style: t.dim, text: model.snap.NotShown(), priority: 6},
 	})
+}
+
+// waitersText returns the number of waiters; "?" if no waiter is seen, and there are locks that hide theirs.
+func (s *state) waitersText(model *viewModel) string {
+	hides := make(map[string]bool)
+	for i := range s.config.Formats {
+		hides[s.config.Formats[i].Name] = !s.config.Formats[i].ShowsWaiters
+	}
+	if model.review.Waiters == 0 && slices.ContainsFunc(model.locks, func(l *keyspace.Lock) bool { return hides[l.Format] }) {
+		return "?"
+	}
+	return s.atLeast(model.review.AtLeast, humanize.Count(model.review.Waiters))
 }
 
 // mostText names the lock with the most waiting, and the holder that is to blame for most of it.
@@ -450,7 +459,7 @@ func (s *state) noFindings() segment {
 	case s.playback == nil && s.refresher.stale():
 		dim.text = "no findings before the connection was lost"
 	case !snap.Scanned():
-		dim.text = "no findings so far"
+		return segment{style: s.screen.theme.warn, text: "no findings " + snap.SoFar(), priority: 3}
 	case !snap.Complete:
 		dim.text = "no findings in what was read"
 	default:
@@ -475,15 +484,7 @@ func (s *state) findings(model *viewModel) []segment {
 	}
 	glyph, style := s.look(worst[0].Severity)
 	return []segment{
-		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
+		{style: style, text: strings.TrimSpace(glyph + " " + humanize.Plural(len(worst), "finding") + " " + model.snap.SoFar())},
 		{style: s.screen.theme.text, text: text, priority: 4, flex: 30},
 	}
-}
-
-// scanned returns the progress of the scan.
-func scanned(snap keyspace.Snapshot) string {
-	if snap.Scanned() || snap.Cost.Keys <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("scan %d%%", min(99, 100*snap.Cost.Scanned/snap.Cost.Keys))
 }

@@ -562,7 +562,8 @@ func TestNoFindingsIsSaidAsFarAsItIsKnown(t *testing.T) {
 	nodes, scanned := []keyspace.Node{{Up: true}}, []keyspace.Node{{Up: true, Scanned: true}}
 	for want, server := range map[string]*fakeServer{
 		"findings are not known yet":   {err: errors.New("refused")},
-		"no findings so far":           {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete = nodes, false }},
+		"no findings so far":           {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete, s.Cost.Keys = nodes, false, 0 }},
+		"no findings so far, 11 % of":  {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete, s.Cost.Keys, s.Cost.Scanned = nodes, false, 900, 100 }},
 		"no findings in what was read": {edit: func(s *keyspace.Snapshot) { s.Nodes, s.Complete = scanned, false }},
 		"✓ no findings":                {},
 	} {

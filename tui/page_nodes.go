@@ -106,12 +106,16 @@ func (p *nodesPage) summary(s *state, l *widget.Line) {
 	if snap.Watch.Mode != "" {
 		follow = "updates: " + string(snap.Watch.Mode)
 	}
+	keys := humanize.Plural(snap.Cost.Keys, "key")
+	if slices.ContainsFunc(p.rows, func(n keyspace.Node) bool { return n.Up && !n.KeysKnown() }) {
+		keys = ""
+	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Plural(len(p.rows), "node")},
 		health,
 		{style: t.text, text: widget.Plain(snap.Server.Mode), priority: 1},
 		{style: t.dim, text: follow, priority: 3},
-		{style: t.dim, text: humanize.Plural(snap.Cost.Keys, "key"), priority: 2},
+		{style: t.dim, text: keys, priority: 2},
 	}, nil)
 }
 
@@ -176,8 +180,10 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 		return widget.Cell{Style: t.dim, Text: widget.Plain(n.Software())}
 	case column == 4 && n.Ping > 0:
 		return widget.Cell{Style: t.text, Text: humanize.Duration(n.Ping)}
-	case column == 5:
+	case column == 5 && n.KeysKnown():
 		return widget.Cell{Style: t.text, Text: humanize.Count(n.Keys)}
+	case column == 5:
+		return widget.Cell{Style: t.dim, Text: "?"}
 	case column == 6:
 		return widget.Cell{Style: t.text, Text: humanize.Count(n.Locks)}
 	case column == 7:

@@ -59,19 +59,24 @@ type Node struct {
 	KeyCount  *int64  `json:"key_count,omitzero"`
 	LockCount *int    `json:"lock_count,omitzero"`
 	PingMS    float64 `json:"ping_ms,omitzero"`
-	Error     string  `json:"error,omitzero"`
-	AskBlind  string  `json:"ask_blind,omitzero"` // why asked_ago_ms is absent from all locks of the server
+
+	PossibleCount   int  `json:"possible_count,omitzero"` // keys that may be locks and are not in the document
+	PossibleAtLeast bool `json:"possible_at_least,omitzero"`
+
+	Error    string `json:"error,omitzero"`
+	AskBlind string `json:"ask_blind,omitzero"` // why asked_ago_ms is absent from all locks of the server
 }
 
 func nodeOf(n keyspace.Node) Node {
 	j := Node{
 		Addr: n.Addr, Up: n.Up, Role: Text(n.Role), Product: Text(n.Product), Version: Text(n.Version),
 		PingMS: float64(n.Ping) / float64(time.Millisecond), Error: Text(n.Error), AskBlind: Text(n.AskBlind),
+		PossibleCount: n.Possible, PossibleAtLeast: n.PossibleAtLeast,
 	}
 	if n.Up {
 		j.LockCount = &n.Locks
 	}
-	if n.Up && (n.Keys > 0 || n.Scanned) { // else DBSIZE is not known
+	if n.Up && n.KeysKnown() {
 		j.KeyCount = &n.Keys
 	}
 	return j
@@ -215,10 +220,10 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		Holders: Each(l.Holders, func(h keyspace.Holder) Holder { return HolderOf(h, at) }),
 	}
 	j.HeldMS, j.HeldAtLeast = milliseconds(l.Age(at))
-	if n := l.LeastWaiters(at); n > 0 || ShowsWaiters(&l) {
+	if n := l.LeastWaiters(at); n > 0 || ShowsWaiters(l.Format) {
 		j.WaiterCount, j.WaitersAtLeast = &n, n > l.WaiterCount()
 	}
-	if len(l.Waiters) > 0 || l.WaiterCount() == 0 && ShowsWaiters(&l) && !j.WaitersAtLeast {
+	if len(l.Waiters) > 0 || l.WaiterCount() == 0 && ShowsWaiters(l.Format) && !j.WaitersAtLeast {
 		j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return waiterOf(w, at) })
 	}
 	if ago, asked := l.AskedAgo(at); asked {

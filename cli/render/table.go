@@ -56,14 +56,14 @@ var showWaiters = sync.OnceValue(func() map[string]bool {
 	return names
 })
 
-// ShowsWaiters reports whether a lock is of a format that shows its waiters.
-func ShowsWaiters(l *keyspace.Lock) bool { return showWaiters()[l.Format] }
+// ShowsWaiters reports whether a lock of a format shows its waiters.
+func ShowsWaiters(format string) bool { return showWaiters()[format] }
 
 // waiting returns the number of waiters, "?" if the format does not show them, and "≥1" if
 // another client asks for the lock.
 func waiting(l keyspace.Lock, now time.Time) string {
 	switch {
-	case l.WaiterCount() > 0 || ShowsWaiters(&l):
+	case l.WaiterCount() > 0 || ShowsWaiters(l.Format):
 		return strconv.Itoa(l.WaiterCount())
 	case l.Asked(now):
 		return "≥1"
@@ -119,6 +119,9 @@ func total(p View) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
 	if !p.Complete {
 		s += ", incomplete"
+	}
+	if hidden := p.NotShown(); hidden != "" {
+		s += ", " + hidden + " (--all shows them)"
 	}
 	if n := p.WithFindings(); n > 0 {
 		s += fmt.Sprintf(", %s with findings", humanize.Count(n))

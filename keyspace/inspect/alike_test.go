@@ -115,6 +115,8 @@ func TestPossibleLocksTakeTurns(t *testing.T) {
 			check.Require(t, !slices.ContainsFunc(found, func(c candidate) bool { return h.shows(c, int64(visited), now) }), "one is taken for a lock")
 		}
 		h.endPass()
+		hidden, atLeast := h.notShown()
+		check.Require(t, hidden >= maxObserved && hidden <= keys && atLeast, "%d are not shown, at least: %v", hidden, atLeast)
 		check.Require(t, len(h.observed) <= maxObserved, "%d are watched at a time", len(h.observed))
 		for key := range h.observed {
 			watched[key] = true

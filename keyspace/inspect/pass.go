@@ -23,6 +23,7 @@ type scanPass struct {
 	history        string    // of writes, when the pass began: master_replid
 	now            time.Time // the server's clock at the last step
 	cost           keyspace.Cost
+	sized          bool               // DBSIZE has told the number of keys
 	networkTime    time.Duration      // of the last page
 	budget         *Budget            // nil = no limit: the stages run concurrently
 	concurrentFrom time.Duration      // network time from which the stages run concurrently; 0 = never
@@ -82,7 +83,7 @@ func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scan
 	}
 	p.now = clock.Val()
 	p.cost = p.conn.takeCost()
-	p.cost.Keys = size.Val()
+	p.cost.Keys, p.sized = size.Val(), size.Err() == nil
 	for _, info := range infos {
 		if info.Err() == nil {
 			describeServer(&p.server, info.Val())
@@ -154,8 +155,8 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	p.filter.unread.add(p.reader.unreadKeys())
 	p.cursors, p.pagesPerStep = next, pages
 	p.cost.Scanned = cmp.Or(next.visited/int64(len(next.all)), next.names)
-	if next.done() {
-		p.cost.Keys = cmp.Or(p.cost.Keys, next.names)
+	if next.done() && !p.sized {
+		p.cost.Keys = next.names
 	}
 	return found, nil
 }
@@ -163,6 +164,7 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 // snapshot returns the snapshot so far. scanned says that all keys were scanned.
 func (p *scanPass) snapshot(locks []*keyspace.Lock, scanned bool, keys unread) keyspace.Snapshot {
 	n := keyspace.Node{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: scanned, Unread: keys.String()}
+	n.Possible, n.PossibleAtLeast = p.possible.notShown()
 	return keyspace.Snapshot{
 		At: p.now, Locks: locks, Complete: scanned && len(n.Doubts()) == 0, Cost: p.cost, Server: p.server,
 		Nodes:    []keyspace.Node{n},

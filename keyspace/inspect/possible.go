@@ -29,6 +29,9 @@ type possibleLocks struct {
 	observed map[string]*observed
 	resumeAt int64 // number of keys that a pass visits before it observes more
 	read     int   // possible locks that this pass has read
+	hidden   int   // those of them that are not shown
+	before   int   // those of the passes before
+	partial  bool  // the last pass has read only some of the possible locks
 	capped   bool  // this pass has read as many keys with a weak probe as it may
 	alike    *alike
 
@@ -87,7 +90,16 @@ func (p *possibleLocks) shows(c candidate, visited int64, now time.Time) bool {
 	if !was && p.full() && !p.capped {
 		p.resumeAt = visited // the next pass resumes here
 	}
-	return c.lock.Confidence >= p.shown && !p.alike.isCrowded(class)
+	if c.lock.Confidence < p.shown {
+		p.hidden++
+		return false
+	}
+	return !p.alike.isCrowded(class)
+}
+
+// notShown returns how many possible locks are not shown, and whether there may be more: a pass reads a part of many.
+func (p *possibleLocks) notShown() (n int, atLeast bool) {
+	return max(p.hidden, p.before, 0), p.partial || p.resumeAt > 0 || p.capped
 }
 
 // enough is the confidence that needs no second sign.
@@ -115,10 +127,13 @@ func (p *possibleLocks) countKnown(known lockSet) {
 // endPass notes the end of a pass. If it could read all possible locks, the next pass observes
 // from the beginning.
 func (p *possibleLocks) endPass() {
+	if p.partial = p.resumeAt > 0 || p.capped; p.partial {
+		p.hidden, _ = p.notShown()
+	}
 	if !p.full() && !p.capped {
 		p.resumeAt = 0
 	}
-	p.read, p.capped = 0, false
+	p.before, p.hidden, p.read, p.capped = p.hidden, 0, 0, false
 	p.alike.endPass()
 }
 
@@ -157,6 +172,7 @@ func (p *possibleLocks) takeConfirmed() (locks []candidate) {
 			k.lock = new(k.lock.WithEvidence(why))
 		}
 		locks = append(locks, k.candidate)
+		p.hidden, p.before = p.hidden-1, p.before-1
 		if k.secondSign() != "" {
 			p.alike.use(key)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -117,8 +118,19 @@ func TestWithoutDBSizeTheKeysAreCounted(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	lockOfAllTypes(t, admin)
-	s := scan(t, userOf(t, admin, strings.Fields("reset on >secret ~* +@all -dbsize")...), ofAllTypes())
+	user := userOf(t, admin, strings.Fields("reset on >secret ~* +@all -dbsize")...)
+	s := scan(t, user, ofAllTypes())
 	check.True(t, s.Complete && s.Cost.Keys == 8 && s.Cost.Scanned == 8, "it has %+v", s.Cost)
+	do(t, admin, "EVAL", "for i = 1, 2000 do redis.call('SET', i, i) end return 1", 0)
+	w := NewWatcher(NewScanner(user, ofAllTypes()))
+	defer w.Close()
+	for known := 0; known < 20; { // the number of a pass holds until the next has ended
+		check.NoError(t, w.scanSome(t.Context(), time.Time{}))
+		if s = w.Known(); s.Complete {
+			check.Require(t, s.Nodes[0].Keys == 2008, "a watcher knows of %d", s.Nodes[0].Keys)
+			known++
+		}
+	}
 }
 
 // A watcher is complete as soon as it may read all keys. A lock that it may read at last has not begun then, and

@@ -271,6 +271,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		p.filter.known = w.locks.known // not changed during a step
 		before := w.server.info
 		p.server.HadReplicas = p.server.Role == "master" && p.server.Replicas == 0 && before.RunID == p.server.RunID && (before.Replicas > 0 || before.HadReplicas)
+		if !p.sized {
+			p.cost.Keys = w.scan.cost.Keys // of the pass before
+		}
 		w.possible.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases

@@ -23,7 +23,7 @@ type family struct {
 
 // families lists all metrics of targets, in their order on the page.
 func families(o Options) []family {
-	all := slices.Concat(passFamilies(), lockFamilies())
+	all := slices.Concat(passFamilies(), lockFamilies(o))
 	if len(o.Locks) > 0 {
 		all = append(all, listedFamilies(o.Locks)...)
 	}
@@ -54,7 +54,9 @@ func passFamilies() []family {
 				p.number(took.Seconds())
 			}
 		}, false},
-		{"locktop_keys_seen", gauge, "Keys in the databases that are scanned.", func(p *page, t *target) { p.number(float64(t.reading.Cost.Keys)) }, false},
+		{"locktop_keys_seen", gauge, "Keys in the databases that are scanned.", func(p *page, t *target) {
+			p.known(t.reading.Cost.Keys > 0 || t.reading.Scanned(), int(t.reading.Cost.Keys))
+		}, false},
 		{"locktop_server_busy_seconds_total", counter, "How long the servers were busy with the commands of locktop.", func(p *page, t *target) { p.number(t.reading.ServerTime.Seconds()) }, true},
 		{"locktop_commands_total", counter, "Commands that locktop has sent.", func(p *page, t *target) {
 			for _, command := range slices.Sorted(maps.Keys(t.reading.Commands)) {
@@ -70,21 +72,23 @@ func passFamilies() []family {
 }
 
 // lockFamilies lists the metrics of locks by format.
-func lockFamilies() []family {
+func lockFamilies(o Options) []family {
 	return []family{
 		{"locktop_locks", gauge, "Locks by their state.", byGroup(func(p *page, id []string, g *group) {
 			for _, s := range keyspace.States() {
 				p.number(float64(g.gauges.locks[s]), append(id, "state", string(s))...)
 			}
 		}), false},
-		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them.", byGroup(func(p *page, id []string, g *group) { p.number(float64(g.gauges.waiters), id...) }), false},
+		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them; absent for one that shows none.", byGroup(func(p *page, id []string, g *group) {
+			p.known(g.gauges.waiters > 0 || !o.hides(id[len(id)-1]), g.gauges.waiters, id...)
+		}), false},
 		{"locktop_oldest_hold_timestamp_seconds", gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
-		{"locktop_findings", gauge, "Problems of locks and servers.", func(p *page, t *target) {
+		{"locktop_findings", gauge, "Problems of locks and servers; no 0 before all keys were read.", func(p *page, t *target) {
 			for _, k := range slices.SortedFunc(maps.Keys(t.findings), func(a, b keyspace.Problem) int {
 				return cmp.Or(cmp.Compare(a.ID, b.ID), int(a.Severity)-int(b.Severity))
 			}) {
 				for _, class := range slices.SortedFunc(maps.Keys(t.findings[k]), classID.compare) {
-					p.number(float64(t.findings[k][class]), t.labelsOf(k, class)...)
+					p.known(t.findings[k][class] > 0 || t.reading.Complete, t.findings[k][class], t.labelsOf(k, class)...)
 				}
 			}
 		}, false},
@@ -139,13 +143,15 @@ func listedFamilies(keys []string) []family {
 		return func(p *page, t *target) {
 			for _, key := range keys {
 				for _, db := range t.databasesOf(key) {
-					f(p, t.view.locks[keyspace.ID{DB: db, Key: key}], []string{"db", strconv.Itoa(db), "lock", key})
+					if l, seen := t.view.locks[keyspace.ID{DB: db, Key: key}]; seen || t.reading.Complete {
+						f(p, l, []string{"db", strconv.Itoa(db), "lock", key})
+					}
 				}
 			}
 		}
 	}
 	return []family{
-		{"locktop_lock_held", gauge, "Whether the lock has a holder.", of(func(p *page, l lockView, id []string) { p.flag(l.held, id...) }), false},
+		{"locktop_lock_held", gauge, "Whether the lock has a holder; absent if it was not found and not all keys could be read.", of(func(p *page, l lockView, id []string) { p.flag(l.held, id...) }), false},
 		{"locktop_lock_deadline_timestamp_seconds", gauge, "When the lock expires; absent if it is free or never expires.", of(func(p *page, l lockView, id []string) { p.time(l.deadline, id...) }), false},
 		{"locktop_lock_held_since_timestamp_seconds", gauge, "Begin of the hold; absent if the lock is free or the begin is unknown.", of(func(p *page, l lockView, id []string) { p.time(l.since, id...) }), false},
 	}
@@ -176,12 +182,11 @@ func classFamilies() []family {
 			}
 		}
 	}
-	of := func(number func(classGauges) int) func(*page, *target) {
-		return each(func(p *page, c classGauges, labels ...string) { p.number(float64(number(c)), labels...) })
-	}
 	return []family{
-		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", of(func(c classGauges) int { return c.locks }), false},
-		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class.", of(func(c classGauges) int { return c.waiters }), false},
+		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", each(func(p *page, c classGauges, labels ...string) { p.number(float64(c.locks), labels...) }), false},
+		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class, as far as their formats show them; absent if none does.", each(func(p *page, c classGauges, labels ...string) {
+			p.known(c.waiters > 0 || c.hiding == 0, c.waiters, labels...)
+		}), false},
 		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, as far as it is seen: clients that only poll count as one for each lock.", func(p *page, t *target) {
 			for _, id := range slices.SortedFunc(maps.Keys(t.blocked), classID.compare) {
 				p.number(t.blocked[id].Seconds(), "db", strconv.Itoa(id.db), "class", id.name)
@@ -214,6 +219,7 @@ func (t *target) byClass() (sums map[classID]classGauges, dropped int) {
 		sum := sums[id]
 		sum.locks += g.locks
 		sum.waiters += g.waiters
+		sum.hiding += g.hiding
 		sum.held += g.held
 		sum.asked += g.asked
 		sums[id] = sum

@@ -21,7 +21,11 @@ type Options struct {
 	Version string   // of the program
 	Locks   []string // keys of locks with metrics of their own; at most MaxLocks
 	Classes bool     // count locks and findings by the pattern of the key
+	// Shows reports whether a lock of a format shows its waiters; nil = all do.
+	Shows func(format string) bool
 }
+
+func (o Options) hides(format string) bool { return o.Shows != nil && !o.Shows(format) }
 
 // Reading is what was read of one target.
 type Reading struct {
@@ -239,20 +243,17 @@ func (t *target) lastAnswer() (at time.Time) {
 
 // histogram counts durations. The zero value is empty.
 type histogram struct {
-	counts []int64 // of the durations that are not above each bound
+	counts [14]int64 // of the durations that are not above each bound
 	sum    time.Duration
 	total  int64
 }
 
 // holdBounds are the upper bounds of the buckets of holds, in seconds.
-func holdBounds() []float64 {
-	return []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600}
+func holdBounds() [14]float64 {
+	return [14]float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600}
 }
 
 func (h *histogram) add(d time.Duration) {
-	if h.counts == nil {
-		h.counts = make([]int64, len(holdBounds()))
-	}
 	h.total++
 	h.sum += d
 	for i, bound := range holdBounds() {

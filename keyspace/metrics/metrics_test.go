@@ -144,6 +144,25 @@ func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
 	})
 }
 
+// What is not known has no sample: it is not 0.
+func TestWhatIsUnknownHasNoSample(t *testing.T) {
+	e := metrics.New(metrics.Options{Locks: []string{"lock:none"}, Classes: true, Shows: func(format string) bool { return format != "set-nx" }}, named("a")...)
+	r := reading(lock("lock:a", held(0, time.Minute)))
+	r.Complete, r.Cost.Keys = false, 0
+	e.Observe(0, r)
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_keys_seen{target=a}": absent, "locktop_waiters{target=a,db=0,format=set-nx}": absent, "locktop_class_waiters{target=a,db=0,class=lock:a}": absent,
+		"locktop_findings{target=a,db=,class=,finding=never-expires,severity=critical}": absent, "locktop_lock_held{target=a,db=0,lock=lock:none}": absent,
+	})
+	r = reading(lock("lock:a", held(0, time.Minute)))
+	r.Locks[0].Waiting = 2
+	e.Observe(0, r)
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_keys_seen{target=a}": 1234, "locktop_waiters{target=a,db=0,format=set-nx}": 2, "locktop_class_waiters{target=a,db=0,class=lock:a}": 2,
+		"locktop_findings{target=a,db=,class=,finding=never-expires,severity=critical}": 0, "locktop_lock_held{target=a,db=0,lock=lock:none}": 0,
+	})
+}
+
 // Counters go on, gauges are those of the last reading, and a series stays when its last
 // lock is gone.
 func TestCountersAddUpAndGaugesDoNot(t *testing.T) {

@@ -35,13 +35,16 @@ func (p *page) begin(name, kind, help string) {
 // number writes a sample with labels: pairs of a valid name and any value.
 func (p *page) number(n float64, pairs ...string) { p.sample("", n, pairs) }
 
+// known writes a number if it is known.
+func (p *page) known(is bool, n int, pairs ...string) {
+	if is {
+		p.number(float64(n), pairs...)
+	}
+}
+
 // flag writes 1 for true, and 0 for false.
 func (p *page) flag(is bool, pairs ...string) {
-	n := 0.0
-	if is {
-		n = 1
-	}
-	p.number(n, pairs...)
+	p.number(map[bool]float64{true: 1}[is], pairs...)
 }
 
 // time writes a time in seconds since 1970, unless it is unknown.
@@ -55,12 +58,8 @@ func (p *page) time(at time.Time, pairs ...string) {
 func (p *page) distribution(h *histogram, pairs []string) {
 	with := append(slices.Clip(pairs), "le", "")
 	for i, bound := range holdBounds() {
-		n := int64(0)
-		if h.counts != nil {
-			n = h.counts[i]
-		}
 		with[len(with)-1] = number(bound)
-		p.sample("_bucket", float64(n), with)
+		p.sample("_bucket", float64(h.counts[i]), with)
 	}
 	with[len(with)-1] = "+Inf"
 	p.sample("_bucket", float64(h.total), with)

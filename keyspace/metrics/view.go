@@ -58,6 +58,9 @@ func newView(r Reading, o Options) view {
 			c := v.classes[id]
 			c.locks++
 			c.waiters += l.WaiterCount()
+			if o.hides(l.Format) {
+				c.hiding++
+			}
 			c.blocked += l.LeastWaiters(r.At)
 			if len(l.Holders) > 0 && !blind[l.Node] {
 				c.held++
@@ -66,18 +69,15 @@ func newView(r Reading, o Options) view {
 			v.classes[id] = c
 		}
 	}
-	count := func(f keyspace.Finding, class classID) {
-		v.findings.add(f.Problem, class, 1)
-	}
 	for _, f := range keyspace.Findings(r.Snapshot) {
 		class := noClass
 		if o.Classes {
 			class = classID{f.Lock.DB, keyspace.ClassOf(f.Lock.Key)}
 		}
-		count(f, class)
+		v.findings.add(f.Problem, class, 1)
 	}
 	for _, f := range keyspace.ServerFindings(r.Snapshot) {
-		count(f, noClass)
+		v.findings.add(f.Problem, noClass, 1)
 	}
 	return v
 }
@@ -104,7 +104,7 @@ func (v *view) addListed(l *keyspace.Lock, now time.Time) {
 			v.locks[id] = lockView{}
 		}
 	default:
-		v.locks[l.ID().OnAnyNode()] = lockView{true, l.Expires, since(l)}
+		v.locks[l.ID().OnAnyNode()] = lockView{held: true, deadline: l.Expires, since: since(l)}
 	}
 }
 
@@ -132,20 +132,13 @@ func (v *view) addCopies(votes []keyspace.Vote) {
 }
 
 // mostFrequent returns the token that most servers have; of several, the first one.
-func mostFrequent(votes []keyspace.Vote) (token string) {
-	counts, most := make(map[string]int), 0
+func mostFrequent(votes []keyspace.Vote) string {
+	counts := make(map[string]int)
 	for _, v := range votes {
-		if v.Token != "" {
-			counts[v.Token]++
-			most = max(most, counts[v.Token])
-		}
+		counts[v.Token]++
 	}
-	for _, v := range votes {
-		if v.Token != "" && counts[v.Token] == most {
-			return v.Token
-		}
-	}
-	return ""
+	delete(counts, "")
+	return slices.MaxFunc(votes, func(a, b keyspace.Vote) int { return counts[a.Token] - counts[b.Token] }).Token
 }
 
 // since returns the earliest begin of a hold of l, or when it was first seen; zero if
@@ -176,6 +169,7 @@ var noClass = classID{db: AllDatabases}
 // classGauges are the numbers of a class at one moment.
 type classGauges struct {
 	locks, waiters int
+	hiding         int // locks of formats that do not show waiters
 	blocked        int // clients that wait at least, also those that only ask
 	held, asked    int // held locks on servers that show requests, and those of them with one
 }
