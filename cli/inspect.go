@@ -354,7 +354,9 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 	if age := h.Age(at); age.Duration > 0 {
 		parts = append(parts, "held "+age.String())
 	}
-	if !h.Expires.IsZero() {
+	if !h.Expires.IsZero() && !h.Expires.After(at) {
+		parts = append(parts, "its lease is over")
+	} else if !h.Expires.IsZero() {
 		parts = append(parts, humanize.Left(h.Expires.Sub(at))+" left")
 	}
 	return strings.Join(parts, ", ")

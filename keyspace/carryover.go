@@ -54,6 +54,12 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
+	for i := range l.Holders { // of a lease that is over, the first read is the closest to its end
+		if h := &l.Holders[i]; h.Expires.Equal(l.ReadAt) {
+			before, _ := was.Holder(h.ID)
+			h.Expires = Earliest(h.Expires, before.Expires)
+		}
+	}
 	d.renewedHolders(was, l.Holders)
 	l.Renewals, l.Renewed, l.RenewedEvery, l.ReentryStreak = was.Renewals, was.Renewed, was.RenewedEvery, reentryStreak(was, l)
 	if was.AskedAt.After(l.AskedAt) {

@@ -227,6 +227,9 @@ func (v lockView) until(expires time.Time) string {
 	if v.State(v.now) == keyspace.Lapsed && expires.Before(v.now) {
 		return "passed " + humanize.Left(v.now.Sub(expires)) + " ago"
 	}
+	if !expires.After(v.ReadAt) && expires.Before(v.Expires) {
+		return "its lease is over"
+	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
 	if full, watched := v.FullTTL(); watched && expires.Equal(v.Expires) && readsPromptly(v.state.current().snap.Watch) {
 		text += " of " + humanize.Setting(full)

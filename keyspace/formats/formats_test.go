@@ -208,6 +208,24 @@ func TestEachHolderHasItsOwnDeadline(t *testing.T) {
 	}
 }
 
+// The lease of a reader is over once its timeout is gone: it does not get the deadline of the hash, which others renew.
+func TestALeaseOfAReaderEndsWithItsTimeout(t *testing.T) {
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
+	load(t, rdb, seed(clock(t, rdb))...)
+	read := func() keyspace.Snapshot {
+		return scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rw:catalog"}})
+	}
+	before := read()
+	load(t, rdb, []string{"DEL", "{rw:catalog}:" + before.Locks[0].Holders[1].ID + ":rwlock_timeout:1"})
+	over := keyspace.CarryOver(before, read())
+	h := over.Locks[0].Holders[1]
+	check.True(t, !h.Expires.After(over.At) && over.Locks[0].Expires.After(over.At.Add(20*time.Second)), "its lease ends at %v, at %v", h.Expires, over.At)
+	over = over.Shifted(-time.Minute) // the others renew the hash since
+	h = over.Locks[0].Holders[1]
+	later := keyspace.CarryOver(over, read()).Locks[0].Holders[1]
+	check.True(t, later.Expires.Equal(h.Expires) && later.Renewed.IsZero(), "it ends at %v, then at %v, renewed at %v", h.Expires, later.Expires, later.Renewed)
+}
+
 // A format that is not in the list finds nothing.
 func TestEveryFileOfAFormatIsListed(t *testing.T) {
 	listed := make(map[string]bool)

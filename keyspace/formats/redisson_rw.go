@@ -39,9 +39,7 @@ const (
 	writerSuffix  = ":write"
 	readerTimeout = ":rwlock_timeout:"
 
-	// Only this many timeouts per reader and per lock are read.
-	timeoutsPerReader = 16
-	timeoutsPerLock   = 256
+	timeoutsPerReader, timeoutsPerLock = 16, 256 // only so many are read
 )
 
 // redissonRWActions end holds of readers together with their timeouts. If a released
@@ -107,10 +105,11 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		if h.Depth, ok = count(m.Value); !ok || !redissonOwner(owner) {
 			return keyspace.Lock{}, keyspace.No
 		}
-		if !writes {
-			for i := 1; i <= timeoutsPerReader; i++ { // the end of its last timeout, if one is known
-				h.Expires = keyspace.Later(h.Expires, e.Related[readerTimeoutKey(e.Key, m.Name, i)].Expires)
-			}
+		for i := 1; !writes && i <= timeoutsPerReader; i++ { // the end of its last timeout
+			h.Expires = keyspace.Later(h.Expires, e.Related[readerTimeoutKey(e.Key, m.Name, i)].Expires)
+		}
+		if !writes && h.Expires.IsZero() && h.Depth <= timeoutsPerReader && len(e.Related) > 0 && len(readerTimeouts(e)) < timeoutsPerLock {
+			h.Expires = e.Now // its lease is over, and it blocks writers as long as others renew the hash
 		}
 		l.Holders = append(l.Holders, h)
 	}
