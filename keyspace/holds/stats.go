@@ -117,10 +117,11 @@ func (p Past) lengths() (all []length) {
 	return all
 }
 
-// expiryStreak returns how many of the latest holds in a row ended by expiry.
+// expiryStreak returns how many of the latest holds in a row ended by expiry. One that was renewed is none of
+// them: its renewals stopped, which no longer TTL mends.
 func (p Past) expiryStreak() (n int) {
 	for _, h := range slices.Backward(p.Holds) {
-		if !h.Lasts() && h.End.Kind != keyspace.Expired {
+		if !h.Lasts() && (h.End.Kind != keyspace.Expired || h.Renewals > 0) {
 			break
 		}
 		if !h.Lasts() {

@@ -2,6 +2,7 @@ package holds_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,12 +35,16 @@ func TestTheShareOfTheChecksThatFoundARequest(t *testing.T) {
 // Of the locks to which nothing happens for long, nothing stays.
 func TestATypicalHoldIsTheMedianOfTheLastOnes(t *testing.T) {
 	var stats holds.Stats
-	now := 0.0
+	now, renews := 0.0, false
 	hold := func(key string, seconds float64, how keyspace.EventKind) {
 		l, h := keyspace.Lock{Key: key, Node: "a:1"}, since(fmt.Sprint(now), now)
 		began := keyspace.Event{At: at(now), Kind: keyspace.Acquired, Lock: l, Holder: h}
 		now += seconds
-		stats.Learn([]keyspace.Event{began, {At: at(now), Kind: how, Lock: l, Holder: h}})
+		events := []keyspace.Event{began, {At: at(now), Kind: how, Lock: l, Holder: h}}
+		if renews {
+			events = slices.Insert(events, 1, keyspace.Event{At: at(now - 0.5), Kind: keyspace.Renewed, Lock: keyspace.Lock{Key: key, Node: "a:1", Holders: []keyspace.Holder{h}}, Holder: h})
+		}
+		stats.Learn(events)
 	}
 	for i := range 5 {
 		check.Equal(t, observed(&stats, "k", now).MedianHold, 0, "what is typical after %d holds, which are too few", i)
@@ -52,6 +57,10 @@ func TestATypicalHoldIsTheMedianOfTheLastOnes(t *testing.T) {
 	}
 	k := observed(&stats, "k", now)
 	check.True(t, k.MedianHold == time.Second && k.ExpiryStreak == 32, "after 32 holds of 1 s, typical is %v", k)
+	renews = true
+	hold("k", 1, keyspace.Expired)
+	check.Equal(t, observed(&stats, "k", now).ExpiryStreak, 0, "a hold whose renewals stopped adds to the holds with a short TTL: they are")
+	renews = false
 	for i := range 20_000 {
 		hold(fmt.Sprint(i), 1, keyspace.Released)
 		hold([]string{"busy", "other"}[min(1, i%100)], 1, keyspace.Released)
