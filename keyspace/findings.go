@@ -237,7 +237,8 @@ const (
 // renewedForever finds holds with many renewals, unless a limit is configured for them: a
 // leader, for example, renews its lock as long as it lives.
 func renewedForever(l *Lock, now time.Time) string {
-	if l.Renewals < manyRenewed || l.OverdueIn > 0 || l.renewalLate(now) > 0 {
+	every := max(l.RenewedEvery, -l.RenewedEvery)
+	if l.Renewals < manyRenewed || l.OverdueIn > 0 || l.renewalLate(now) > 0 || every > 0 && now.Sub(l.Renewed) > missed*every {
 		return ""
 	}
 	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog still runs.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))

@@ -60,6 +60,7 @@ func TestFindings(t *testing.T) {
 		{"its own deadline passed long ago, but since its read", stamped(mutex(holder("a", 1000)), 1900), 3000, "", ""},
 		{"its own deadline passed long before its read", stamped(mutex(holder("a", 1000)), 2500), 3000, "stamp-passed", "passed 1.5 s ago"},
 		{"its TTL has passed", mutex(holder("a", 1000)), 3000, "", ""},
+		{"renewed a hundred times without a rhythm, and no more", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.RenewedEvery = 100, at(1000), -time.Second }), 4100, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed a hundred times, until its renewals stopped", with(mutex(holder("a", hour)), func(l *keyspace.Lock) {
 			l.Renewals, l.Renewed, l.RenewedEvery = 100, at(1000), time.Second
