@@ -232,8 +232,12 @@ func nodeLine(n keyspace.Node) string {
 	if n.KeysKnown() {
 		keys = humanize.Plural(n.Keys, "key")
 	}
-	return fmt.Sprintf("%s: %s, %s, %s, %s, answers in %s, its clock %s",
-		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), keys, humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
+	times := ""
+	if n.Ping > 0 {
+		times = ", answers in " + humanize.Precise(n.Ping) + ", its clock " + skew(n.Skew)
+	}
+	return fmt.Sprintf("%s: %s, %s, %s, %s%s",
+		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), keys, humanize.Plural(n.Locks, "lock"), times)
 }
 
 // skew describes the difference between a server's clock and this machine's clock.

@@ -116,7 +116,10 @@ func Table(w io.Writer, p View, width int) error {
 
 // total returns the line below the table.
 func total(p View) string {
-	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
+	s := humanize.Plural(len(p.Locks), "lock")
+	if p.Complete || p.Cost.Scanned > 0 {
+		s += " in " + humanize.Plural(p.Cost.Scanned, "key")
+	}
 	if !p.Complete {
 		s += ", incomplete"
 	}
