@@ -279,7 +279,7 @@ func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Pad(widget.Style{}, 3)
 	}
 	if len(seen) == 0 {
-		return []string{widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "nobody held it in this time").String()}
+		return []string{widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "no hold was seen in this time").String()}
 	}
 	return []string{l.String()}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -577,4 +578,27 @@ func TestNoFindingsIsSaidAsFarAsItIsKnown(t *testing.T) {
 			d.wait(4*time.Second).want("no findings before the connection was lost").wantNot("✓")
 		})
 	}
+}
+
+// No page makes a number, a "no" or a check mark of what is unknown: of a lock that is held, and of its server.
+func TestNoPageMakesANumberOfWhatIsUnknown(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 31, 17, 125e6, time.UTC)
+	l := keyspace.Lock{
+		Key: "orders", Node: "a:1", DB: 3, Kind: keyspace.Mutex, Format: "set-nx", Confidence: keyspace.Likely, Expires: now.Add(45 * time.Second), ReadAt: now,
+		Holders: []keyspace.Holder{{ID: "token", Depth: 1, Expires: now.Add(45 * time.Second)}},
+	}
+	server := &fakeServer{edit: func(s *keyspace.Snapshot) {
+		*s = keyspace.Snapshot{At: now, Locks: []*keyspace.Lock{&l}, Nodes: []keyspace.Node{{Up: true, Server: keyspace.Server{Addr: "a:1"}, Locks: 1, AskBlind: "a proxy"}, {Server: keyspace.Server{Addr: "b:1"}, Error: "refused"}}}
+	}}
+	claims := regexp.MustCompile(`(?i)(?:^|[ (])(?:0(?:\.0+)?(?: s| ms| ?%)?|no|none|false|nothing|never|nobody)(?:$|[ ,)])|✓`)
+	known := regexp.MustCompile(`no findings so far|no hold was seen|waits for nothing that locktop sees`)
+	drive(t, Config{Source: server, Formats: []keyspace.Format{{About: keyspace.About{Name: "set-nx"}}}}, func(d *driver) {
+		for _, keys := range [][]string{{"1"}, {"enter"}, {"esc", "2"}, {"4"}, {"5"}, {"6"}} {
+			d.press(keys...)
+			for line := range strings.Lines(d.screen()) {
+				said := claims.FindString(known.ReplaceAllString(line, ""))
+				check.True(t, said == "", "after %q the screen says %q of what is unknown: %s", keys, said, line)
+			}
+		}
+	})
 }

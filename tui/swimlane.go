@@ -108,7 +108,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 		all, more = n.swimlanes(v)
 	}
 	if len(all) == 0 {
-		return append(lines, s.item(w, "", t.dim, "nobody held it in this time"))
+		return append(lines, s.item(w, "", t.dim, "no hold was seen in this time"))
 	}
 	behind, contended := s.faultBands(n, v), n.contended(v)
 	for _, one := range all {
