@@ -48,8 +48,9 @@ changes several times within a few milliseconds, only the last change may be pri
 Redis 6 and later notify locktop of changed keys within milliseconds. Without that,
 locktop reads the locks 10 times per second and may miss a shorter hold; locktop
 doctor says which applies, and why. The first lock under a new prefix or of a new
-shape such as RANDOM:lock is found by a scan of all keys, about once per second. It is
-missed if it ends before that. If the connection breaks, locktop reconnects; if the
+shape such as RANDOM:lock is found by a scan of all keys, about once per second, and less
+often with many keys. It is missed if it ends before that; a note says so while the first
+scan goes on. If the connection breaks, locktop reconnects; if the
 server does not answer at the end of --for, the exit code is 1.
 
 A lock is reported as stolen only with proof: another holder has the same deadline,
@@ -165,6 +166,8 @@ type watcher struct {
 	lastWarn   time.Time           // time of the last check by warn
 	warned     bool                // warn has printed its warning
 	scanned    bool                // all keys have been read once
+	began      time.Time           // of the first check by warn
+	scanNoted  bool                // a note says that the first scan goes on
 	nextReport time.Time           // time of the next check by reportFindings
 }
 
@@ -284,11 +287,29 @@ func (w *watcher) warn() {
 	}
 	w.lastWarn = time.Now()
 	known := w.source.Known()
-	w.scanned = w.scanned || known.Scanned()
+	w.noteScan(known)
 	if w.warned = known.Scanned() && unreachable(known.Nodes) == "" && len(known.Problems) > 0; w.warned {
 		w.notes.warning("%s", strings.Join(known.Problems, "; "))
 	}
 }
+
+// noteScan says that the first scan goes on, if it takes long, and when it has ended: until then any hold under
+// a new name may be missed, and then those that are shorter than a scan.
+func (w *watcher) noteScan(known keyspace.Snapshot) {
+	w.scanned = w.scanned || known.Scanned()
+	w.began = cmp.Or(w.began, w.lastWarn)
+	switch soFar := known.SoFar(); {
+	case w.scanned && w.scanNoted:
+		w.scanNoted = false
+		w.notes.note("%s", strings.Join(append([]string{"the first scan has ended"}, slices.DeleteFunc(slices.Clone(known.Watch.Limitations), func(s string) bool { return !strings.Contains(s, "may be missed") })...), "; "))
+	case !w.scanned && !w.scanNoted && len(known.Nodes) > 0 && w.lastWarn.Sub(w.began) >= longScan:
+		w.scanNoted = true
+		w.notes.note("the first scan goes on, %s: until it ends, holds under a name that begins like no known lock may be missed", strings.TrimPrefix(soFar, "so far, "))
+	}
+}
+
+// longScan is how long a scan lasts that is worth a note.
+const longScan = time.Second
 
 // note prints a notice about a server in one line.
 func (w *watcher) note(n keyspace.Notice) {

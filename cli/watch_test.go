@@ -348,6 +348,26 @@ func TestAWatchThatEndsBeforeItsFirstScanSaysSo(t *testing.T) {
 	}
 }
 
+// While the first scan lasts, and by its end, a watch says what it may miss.
+func TestAWatchSaysThatItsFirstScanGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		source := &aging{known: keyspace.Snapshot{Nodes: []keyspace.Node{{Up: true}}, Cost: keyspace.Cost{Scanned: 330, Keys: 3000}}}
+		w := &watcher{source: source, notes: messages{to: &said}}
+		for range 5 {
+			w.warn()
+			time.Sleep(findingsInterval)
+		}
+		source.known.Complete, source.known.Watch.Limitations = true, []string{"another", "holds shorter than 6 s may be missed"}
+		for range 3 {
+			w.warn()
+			time.Sleep(findingsInterval)
+		}
+		check.Equal(t, said.String(), "locktop: the first scan goes on, 11 % of the keys read: until it ends, holds under a name that begins like no known lock may be missed\n"+
+			"locktop: the first scan has ended; holds shorter than 6 s may be missed\n")
+	})
+}
+
 // A watch that ends while the server cannot be read does not say that it does not answer: it may refuse. A watch that
 // may not read all keys ends like a list.
 func TestTheEndOfAWatchSaysWhatWasNotRead(t *testing.T) {
