@@ -65,7 +65,8 @@ Without KEY, explain lists the %d incidents that cost the most: the time of all 
 waited. It covers an hour around --at, at the last hour of a directory, and at all of a
 file. --at takes %s (before the end).
 
-An incident is named only if the recording proves it. Frames of a recording are about a
+A sentence says what the recording proves, and no more: whether a client worked, hung or
+froze is not known, and "released it" needs the message of its library. Frames of a recording are about a
 second apart: "at least" and "at most" mark what they bound. Many formats do not show their
 waiters; then the cost is not known.
 

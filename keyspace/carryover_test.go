@@ -208,3 +208,12 @@ func TestALeaseThatBeginsAfterTheLastDeadlineMayBeANewHold(t *testing.T) {
 		check.Equal(t, l.Holders[0].Since.IsZero(), c.want != "", "%s: its begin is unknown", name)
 	}
 }
+
+// A release is announced only if its message has proven it.
+func TestOnlyAProvenReleaseIsAnnounced(t *testing.T) {
+	for _, reason := range []EventKind{"", Released, Evicted} {
+		d := Differ{At: time.Unix(9, 0), Reason: reason}
+		d.Removed(Lock{Key: "a", Holders: []Holder{{ID: "x"}}})
+		check.True(t, len(d.Events) == 1 && d.Events[0].Announced == (reason == Released), "with the reason %q: %+v", reason, d.Events)
+	}
+}

@@ -41,7 +41,8 @@ type Event struct {
 	Waiter Waiter        `json:"waiter,omitzero"`  // the waiter of a waiter event
 	Held   time.Duration `json:"held_ns,omitzero"` // duration of the hold that ended; 0 = unknown
 
-	Possible []EventKind `json:"possible,omitzero"` // of Vanished, and of a Renewed that may be a new hold: the kinds of what may have happened; nil = nothing is known
+	Announced bool        `json:"announced,omitzero"` // of Released: the message of its library proves it; else the lock was only gone before its deadline
+	Possible  []EventKind `json:"possible,omitzero"`  // of Vanished, and of a Renewed that may be a new hold: the kinds of what may have happened; nil = nothing is known
 }
 
 // Ended returns when the hold of this event ended: at its deadline if it expired, else
@@ -300,7 +301,7 @@ func (d *Differ) changed() time.Time {
 func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 	d.add(kind, l, h)
 	e := &d.Events[len(d.Events)-1]
-	if kind == Vanished {
+	if e.Announced = kind == Released && d.Reason == Released; kind == Vanished {
 		e.Possible = d.Possible
 	}
 	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {

@@ -54,7 +54,7 @@ func FindingProblems() []Problem {
 // Causes lists the problems that incidents have as their cause.
 func Causes() []Problem {
 	causes := append(FindingProblems(), []Problem{
-		{"holder-frozen", Info, cause, "the connection of the holder stayed, and the lock expired without a renewal or a release", ""},
+		{"expired-connected", Info, cause, "the lease of the holder ran out, and its connection was not seen to end", ""},
 		{"expired", Info, cause, "a hold ended by expiry; nothing more is known", ""},
 		{"failover", Info, cause, "a failover lost the lock before its deadline", ""},
 		{"restart", Info, cause, "a restart of the server lost the lock before its deadline", ""},

@@ -66,16 +66,20 @@ type Step struct {
 	Depth int
 }
 
-// Proof says what shows the end of a hold, from the strongest to none.
+// Move is a deadline that was set earlier, was removed, or was given to a hold without one.
+type Move struct{ At, From, To time.Time } // From and To: zero = no deadline
+
+// Proof says what shows the end of a hold.
 type Proof uint8
 
 // Proofs of an end.
 const (
 	NoProof     Proof = iota // the hold is gone; the reason is not known
-	ByReport                 // the server or the library reported this end of this lock
+	ByReport                 // the server reported this end of this lock; one that is released was only gone before its deadline
 	ByDeadline               // the deadline had passed when the end was read
 	BySuccessor              // another holder has its place
 	ByLoss                   // all locks of the server or the database were lost at once
+	ByMessage                // the library announced this release of this lock
 )
 
 // End is how a hold ended. The kind is zero while it lasts.
@@ -99,6 +103,8 @@ type Hold struct {
 	Renewals int           // that were seen
 	Renewed  []time.Time   // of the latest renewals, at most maxRenewed
 	Depth    []Step        // the latest changes, at most maxSteps; none: it was always that of Holder
+	First    time.Duration // TTL at its begin, as read; 0 = unknown, or it had none
+	Moved    Move          // the last change of the deadline that is no renewal; zero = none was seen
 
 	serial uint64 // rises with each hold of the ledger
 }
@@ -148,6 +154,7 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 		h.Depth = newest(append(h.Depth, Step{at, now.Depth}), maxSteps)
 	}
 	now.Addr = cmp.Or(now.Addr, h.Holder.Addr)
+	h.move(now.Expires, at)
 	moved := !h.Holder.Expires.IsZero() && now.Expires.Sub(h.Holder.Expires) > keyspace.DeadlineJitter
 	h.Holder, h.Shared, h.Seen = now, shared(l, now), at
 	switch {
@@ -162,6 +169,14 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 		fallthrough
 	default:
 		h.TTL = cmp.Or(l.TTLSet, h.TTL)
+	}
+}
+
+// move takes the deadline of a read.
+func (h *Hold) move(to, at time.Time) {
+	from := h.Holder.Expires
+	if later := !from.IsZero() && to.After(from); !later && from.Sub(to).Abs() > keyspace.DeadlineJitter {
+		h.Moved = Move{at, from, to}
 	}
 }
 

@@ -133,6 +133,7 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 	h.From = began(holder, at, free, kind)
 	if h.update(l, holder, at); kind == keyspace.Acquired {
 		h.TTL = keyspace.TTLAt(cmp.Or(holder.Expires, l.Expires), at)
+		h.First = h.TTL
 	}
 	a.insert(g, h)
 }
@@ -217,6 +218,7 @@ func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 	a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
 	if i := a.find(e.Holder.ID); i >= 0 {
 		h := a.change(i)
+		h.move(e.Holder.Expires, e.Ended())
 		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
 		to := Moment{At: e.Ended(), Grade: Exact}
 		if e.Kind == keyspace.Vanished { // at some time since the last read
@@ -231,6 +233,10 @@ func proofOf(e *keyspace.Event) Proof {
 	switch e.Kind {
 	case keyspace.Vanished:
 		return NoProof
+	case keyspace.Released:
+		if e.Announced {
+			return ByMessage
+		}
 	case keyspace.Expired:
 		return ByDeadline
 	case keyspace.Stolen, keyspace.Replaced, keyspace.HandedOver:

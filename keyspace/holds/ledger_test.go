@@ -414,3 +414,17 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	check.AtMost(t, all, 1000, "holds in all")
 	check.True(t, b.Whole().After(at(3900)), "all pasts are whole since %v", b.Whole())
 }
+
+// A deadline that is set earlier, or removed, is no renewal, and the TTL at the begin remains.
+func TestADeadlineThatMovesIsNoRenewal(t *testing.T) {
+	for _, to := range []time.Time{{}, at(4)} {
+		var b book
+		a := since("a", 1)
+		a.Expires = at(60)
+		b.event(1, keyspace.Acquired, read(a), a)
+		a.Expires = to
+		b.State(keyspace.Delta{Snapshot: keyspace.Snapshot{At: at(3), Locks: []*keyspace.Lock{read(a)}}})
+		h := b.Of(read().ID(), nil, at(3)).Holds[0]
+		check.Equal(t, fmt.Sprint(h.Moved, h.Renewals, h.First), fmt.Sprint(holds.Move{At: at(3), From: at(60), To: to}, 0, 59*time.Second))
+	}
+}

@@ -19,6 +19,16 @@ type fault struct {
 	clients int           // largest number of them
 	atMost  bool          // the span began at most so early
 	cycle   *cycle        // of a deadlock
+
+	rewritten bool // its client wrote a new value over its own one, and that is this hold
+	again     bool // it has the token of the hold before: acquired again, or restored
+}
+
+// early reports whether a hold ended at a deadline that was set earlier during the hold: so does a release that keeps
+// the lock for a minimum time.
+func (f *fault) early() bool {
+	m := f.hold.Moved
+	return f.cause == Expired && (f.rewritten || !m.To.IsZero() && !m.From.IsZero() && m.From.Sub(m.To) >= time.Second && !f.hold.LastRenewal().After(m.At))
 }
 
 // price sets what the clients lost that waited in the span.
@@ -46,7 +56,15 @@ func (t *track) addFault(f fault) {
 // faultOf returns the fault of a hold that lasted until a time.
 func (t *track) faultOf(p holds.Past, h *holds.Hold, until time.Time) fault {
 	f := fault{hold: h, span: span{until, until}}
-	if t.nameCause(&f); f.cause != "" {
+	if l := t.last; l != nil && l != h {
+		f.again = h.Holder.ID == l.Holder.ID
+		f.rewritten = h.Holder.Label != "" && h.Holder.Label == l.Holder.Label && h.End.Kind == keyspace.Expired && began(h).Sub(l.To.At) <= time.Millisecond
+	}
+	t.nameCause(&f)
+	if f.cause == "" && !t.usual().known() && h.Renewals > 0 && p.Waiting(began(h), until).Any >= longWait {
+		f.cause, f.From = Overdue, began(h)
+	}
+	if f.cause != "" {
 		f.price(p)
 	}
 	return f
@@ -66,6 +84,9 @@ func (t *track) settled(f fault) fault {
 // nameCause sets the cause of a fault, and since when nobody worked under the hold.
 func (t *track) nameCause(f *fault) {
 	f.cause, f.From, f.atMost = t.causeOf(f.hold, f.To)
+	if shortened := (&fault{hold: f.hold, cause: Expired, rewritten: f.rewritten}); f.hold.End.Kind == keyspace.Expired && f.cause != HolderGone && shortened.early() {
+		f.cause, f.From, f.atMost = Expired, f.To, false
+	}
 	f.From = keyspace.Earliest(cmp.Or(f.From, f.To), f.To)
 	f.atMost = f.atMost || f.hold.To.Grade == holds.Between
 }
@@ -98,13 +119,13 @@ func (t *track) causeOfExpiry(h *holds.Hold) (c Cause, from time.Time, atMost bo
 	usual := t.usual()
 	switch {
 	case h.Renewals > 0 && connected(h):
-		return HolderFrozen, h.LastRenewal(), true
+		return ExpiredConnected, h.LastRenewal(), true
 	case h.Renewals > 0:
 		return RenewalsStopped, h.LastRenewal(), true
 	case !usual.known() || h.TTL <= 2*usual.P99:
 		return Expired, time.Time{}, false
 	case connected(h):
-		return HolderFrozen, began(h).Add(usual.P99), true
+		return ExpiredConnected, began(h).Add(usual.P99), true
 	default:
 		return Expired, began(h).Add(usual.P99), true
 	}
@@ -146,7 +167,7 @@ func (b *Builder) found(t *track, p holds.Past) []fault {
 		case "":
 			return true
 		case Overdue: // the holds that came later may be as long
-			return !t.slow(f.hold.Until(b.last).Sub(began(f.hold)))
+			return t.usual().known() && !t.slow(f.hold.Until(b.last).Sub(began(f.hold)))
 		case SlowHandOff: // waiting is what a lock is for, if it does not take longer than a hold
 			return t.usual().known() && f.To.Sub(f.From) < t.usual().P50
 		}
@@ -162,7 +183,7 @@ func (b *Builder) found(t *track, p holds.Past) []fault {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
-	t.nameExpiries(all)
+	b.nameExpiries(t, all)
 	for i := range all {
 		if all[i].cause == Lost {
 			all[i].cause = b.lossAt(all[i].To)
@@ -173,14 +194,14 @@ func (b *Builder) found(t *track, p holds.Past) []fault {
 
 // nameExpiries finds the TTLs that are too short: another client acquires the lock as soon as
 // it expires, and the holder is still connected, or several holds in a row end so.
-func (t *track) nameExpiries(all []fault) {
+func (b *Builder) nameExpiries(t *track, all []fault) {
 	run := 0
 	for i := range all {
 		f := &all[i]
 		if f.cause == SlowHandOff {
 			continue
 		}
-		if f.cause != Expired || f.next == nil || began(f.next).Sub(f.To) > together {
+		if f.cause != Expired || f.early() || !b.outage(f).IsZero() || f.next == nil || began(f.next).Sub(f.To) > together {
 			run = 0
 			continue
 		}
@@ -188,6 +209,21 @@ func (t *track) nameExpiries(all []fault) {
 			f.cause = TTLTooShort
 		}
 	}
+}
+
+// outage returns when the server failed between the last sign of a client and the expiry of its hold; zero = it was not
+// seen to fail.
+func (b *Builder) outage(f *fault) time.Time {
+	since := keyspace.Later(began(f.hold), f.hold.LastRenewal())
+	for _, n := range b.notices {
+		switch cmp.Or(n.Change, n.Kind) {
+		case keyspace.ServerLost, keyspace.ServerRestarted, keyspace.ServerFailover:
+			if f.hold.End.Kind == keyspace.Expired && !n.At.Before(since) && n.At.Before(f.To.Add(nearby)) {
+				return n.At
+			}
+		}
+	}
+	return time.Time{}
 }
 
 // lossAt returns whether a failover or a restart lost the locks at a time.
@@ -227,6 +263,16 @@ func groups(all []fault) []group {
 	return joined
 }
 
+// early counts the holds of an incident that ended at a deadline that was set earlier during them.
+func (g *group) early() (n int) {
+	for i := range g.faults {
+		if g.faults[i].early() {
+			n++
+		}
+	}
+	return n
+}
+
 // again is how long after the last fault of a cause the next one belongs to the same incident.
 const again = 10 * time.Minute
 
@@ -260,8 +306,9 @@ func (g *group) main() *fault {
 			}
 		}
 	}
+	mostly := 2*g.early() > len(g.faults) && !slices.ContainsFunc(g.faults, func(f fault) bool { return f.cause != Expired && f.cause != SlowHandOff })
 	for i := range g.faults {
-		if g.faults[i].cause != SlowHandOff {
+		if g.faults[i].cause != SlowHandOff && mostly == g.faults[i].early() {
 			return &g.faults[i]
 		}
 	}

@@ -119,6 +119,16 @@ func (f *film) renew(key string, ttl time.Duration) *film {
 	})
 }
 
+// set sets a deadline that is no renewal; ttl 0 removes it.
+func (f *film) set(key string, ttl time.Duration) *film {
+	return f.change(key, func(l *keyspace.Lock) {
+		if l.Expires = f.at.Add(ttl); ttl == 0 {
+			l.Expires = time.Time{}
+		}
+		l.Holders[0].Expires, l.TTLSet = l.Expires, ttl
+	})
+}
+
 // keep renews a lock n times, each time after 10 s and for 30 s.
 func (f *film) keep(key string, n int) *film {
 	for range n {

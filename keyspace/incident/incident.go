@@ -24,7 +24,7 @@ type Cause string
 // The causes; [keyspace.Problems] says what each means.
 const (
 	HolderGone       Cause = "holder-gone"
-	HolderFrozen     Cause = "holder-frozen"
+	ExpiredConnected Cause = "expired-connected"
 	RenewalsStopped  Cause = "renewals-stopped"
 	TTLTooShort      Cause = "ttl-too-short"
 	Expired                = Cause(keyspace.Expired)
@@ -59,7 +59,8 @@ type Story struct {
 	Unknown  []string // what the frames do not show, one clause each
 	Next     string   // the next step of an operator, one or two sentences
 
-	cycle *cycle // of a deadlock
+	cycle     *cycle // of a deadlock
+	onPurpose bool   // it may be how the clients release the lock
 }
 
 // Line is one moment of a story.
@@ -91,6 +92,7 @@ const (
 	minSlow       = 5 * time.Second  // a slow hold takes at least so long
 	slowMedians   = 10               // a slow hold takes more than so many usual ones
 	extreme       = 20               // times the median: such a hold says nothing of the others
+	longWait      = 30 * time.Second // for a renewed hold
 	repeatedly    = 3                // holds in a row that ended by expiry
 	together      = 2 * time.Second  // faults that are so near are one incident
 	nearby        = 30 * time.Second // from a notice of a server to its effect

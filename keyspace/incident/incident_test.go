@@ -40,21 +40,25 @@ func incidents() []staged {
 			f.pass(44 * time.Second).disconnect(key).pass(76 * time.Second).pass(67 * time.Second)
 			f.acquire(key, "worker-2", 120*time.Second)
 		}, incident.HolderGone, []string{
-			"The connection of worker-7, which held job:nightly, ended at 03:15:25 at the latest: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in all by waiting.",
-			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended; no release | 1m16s | a TTL of 30 s would have saved 1 m 16",
+			"The connection of worker-7, which held job:nightly, had ended by 03:15:25, and the lock stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients waited for 26 m 13 in all.",
+			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended | 1m16s | a TTL of 30 s would have ended it 1 m 16 earlier", "whether worker-7 worked on",
 			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not poll earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
-		}, []string{"froze", "whether clients waited"}},
+		}, []string{"nobody worked", "whether clients waited"}},
 		{"killed without waiters", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second).disconnect(key).pass(51 * time.Second)
-		}, incident.HolderGone, []string{"ended at 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have saved", "lost"}},
+		}, incident.HolderGone, []string{"had ended by 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have", "waited for"}},
 		{"killed with a watchdog", func(f *film) {
 			f.acquire(key, "worker-7", 30*time.Second).wait(key, 1).keep(key, 5)
 			f.pass(3 * time.Second).disconnect(key).pass(28 * time.Second)
-		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "ended at 03:10:53 at the latest", "until 03:11:20"}, []string{"would have saved"}},
+		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "had ended by 03:10:53", "until 03:11:20"}, []string{"would have"}},
 		{"killed, and released by hand", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour).wait(key, 2).pass(10 * time.Second).disconnect(key)
 			f.pass(5*time.Minute).end(key, keyspace.Released)
-		}, incident.HolderGone, []string{"ended at 03:10:10", "2 clients lost 10 m"}, nil},
+		}, incident.HolderGone, []string{"had ended by 03:10:10", "2 clients waited for 10 m", "03:15:10 released or deleted, 54 m 50 before its deadline"}, nil},
+		{"disconnected, and released", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour).pass(10*time.Second).disconnect(key).pass(time.Minute).end(key, keyspace.Released)
+			f.events[len(f.events)-1].Announced = true
+		}, incident.HolderGone, []string{"03:11:10 worker-7 released it"}, []string{"deleted"}},
 		{"killed, and deleted by hand", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour).wait(key, 2).pass(10 * time.Second).disconnect(key)
 			f.pass(5*time.Minute).end(key, keyspace.Deleted)
@@ -68,7 +72,7 @@ func incidents() []staged {
 			f.at = f.at.Add(30 * time.Second)
 			f.b.State(keyspace.Snapshot{At: f.at})
 			f.frame = f.at.Add(time.Second)
-		}, incident.HolderGone, []string{"stayed held until 03:11:00 at the latest.", "no release | 50s | at most: the lock may", "03:11:00 gone: its end, after 03:10:11, and the reason were not seen"}, nil},
+		}, incident.HolderGone, []string{"stayed held until 03:11:00 at the latest.", "had ended | 50s | at most: the lock may", "03:11:00 gone: its end, after 03:10:11, and the reason were not seen"}, nil},
 		{"killed, and found", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour).change(key, func(l *keyspace.Lock) { l.Holders[0].Since, l.TTLSet = f.at.Add(-time.Minute), time.Hour }).events = nil
 			f.pass(10 * time.Second).disconnect(key).pass(20 * time.Second)
@@ -81,7 +85,7 @@ func incidents() []staged {
 		}, incident.Expired, []string{"03:10:00 worker-7 acquired it: TTL 10 s"}, nil},
 		{"no TTL and killed", func(f *film) {
 			f.acquire(key, "worker-7", 0).wait(key, 3).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
-		}, incident.NeverExpires, []string{"no TTL", "SET NX PX", "give the lock a deadline", "3 clients lost 15 m"}, nil},
+		}, incident.NeverExpires, []string{"no TTL", "SET NX PX", "give the lock a deadline", "3 clients waited for 15 m"}, nil},
 		{"no TTL, killed and deleted", func(f *film) {
 			f.acquire(key, "worker-7", 0).pass(10 * time.Second).disconnect(key).pass(5 * time.Minute)
 			f.end(key, keyspace.Deleted).pass(time.Second)
@@ -89,15 +93,15 @@ func incidents() []staged {
 		{"frozen with a watchdog", func(f *film) {
 			f.acquire(key, "worker-7", 30*time.Second).wait(key, 4).keep(key, 6)
 			f.pass(30*time.Second).acquire(key, "worker-2", 30*time.Second)
-		}, incident.HolderFrozen, []string{"froze after 03:11:00: its connection stayed", "4 clients lost at most 2 m 00", "its last renewal; its connection 10.2.3.4:52312 stayed | 30s",
-			"worker-2 acquired it, while worker-7 may have worked"}, []string{"ended by"}},
+		}, incident.ExpiredConnected, []string{"until its lease ran out at 03:11:30, 30 s after its last renewal: a connection with its name was not seen to end.", "4 clients waited for at most 2 m 00", "its last renewal; a connection with its name, 10.2.3.4:52312, was not seen to end | 30s | at most: it may have worked",
+			"worker-2 acquired it, while worker-7 may have worked"}, []string{"ended by", "froze", "would have"}},
 		{"frozen without a watchdog", func(f *film) {
 			f.healthy(key, 20, 2*time.Second).acquire(key, "worker-7", 60*time.Second).wait(key, 1)
 			f.pass(61 * time.Second)
-		}, incident.HolderFrozen, []string{"its connection stayed", "1 client lost at most 59 s"}, nil},
+		}, incident.ExpiredConnected, []string{"1 m 00 after the hold began", "half of the holds are over in 2.0 s", "1 client waited for at most 59 s"}, nil},
 		{"renewals stopped", func(f *film) {
 			f.acquire(key, "?7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
-		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze after", "stayed"}},
+		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: the lock expired", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze", "it ended"}},
 		{"a failover", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			f.tell(keyspace.ServerFailover, "another server has taken its place; its uptime is 3 d")
@@ -130,8 +134,48 @@ func incidents() []staged {
 		}, incident.Evicted, []string{"evicted job:nightly at 03:10:10", "evicted (maxmemory-policy allkeys-lru), 50 s before", "noeviction", "both had a lease"}, nil},
 		{"a flush", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
-			f.tell(keyspace.ServerFlushed, "a database was emptied").end(key, keyspace.Flushed)
-		}, incident.Flushed, []string{"The database was emptied at 03:10:10", "FLUSHDB"}, nil},
+			f.tell(keyspace.ServerFlushed, "a database was emptied").end(key, keyspace.Flushed).pass(time.Second)
+			f.tell(keyspace.ServerFlushed, "a database was emptied again and again")
+			f.notice[0].Text = "a database was emptied"
+		}, incident.Flushed, []string{"The database was emptied at 03:10:10", "FLUSHDB", "03:10:10 server 10.0.0.5:6379: a database"}, []string{"03:10:11"}},
+		{"a deadline that a person moves", func(f *film) {
+			f.healthy(key, 20, time.Second).acquire(key, "worker-5", 60*time.Second).pass(6*time.Second).set(key, time.Second).pass(10 * time.Second)
+		}, incident.Expired, []string{"worker-5 held job:nightly until it expired at 03:10:28: by 03:10:28 its deadline was moved from 03:11:21 to 03:10:28.", "worker-5 acquired it: TTL 1 m, never renewed",
+			"who set the deadline earlier: Redis does not record it"}, []string{"would have", "TTL 7", "not seen to end", "lease ran out"}},
+		{"a deadline that a person removes", func(f *film) {
+			f.acquire(key, "worker-6", 8*time.Second).pass(2*time.Second).set(key, 0).pass(10*time.Second).disconnect(key).pass(12*time.Second).end(key, keyspace.Released)
+		}, incident.NeverExpires, []string{"By 03:10:03 its deadline, 03:10:08, was removed.", "worker-6 acquired it: TTL 8 s", "03:10:24 released or deleted | ", "Find out who removed the deadline"},
+			[]string{"no TTL", "03:10:24 worker-6 released", "SET NX PX"}},
+		{"a lock that is kept for a minimum time", func(f *film) {
+			for range 8 {
+				f.acquire(key, "worker-1", 20*time.Second).pass(1400*time.Millisecond).set(key, 600*time.Millisecond).pass(time.Second)
+			}
+		}, incident.Expired, []string{"8 holds of job:nightly ended at a deadline that was set earlier, or with a new value: so does a release that keeps the lock for a minimum time.", "Nothing, if worker-1 releases the lock so"},
+			[]string{"may have worked", "too short"}},
+		{"a client that writes a new value to release", func(f *film) {
+			for range 8 {
+				f.acquire(key, "worker-1", 20*time.Second).pass(500*time.Millisecond).end(key, keyspace.Replaced).acquire(key, "worker-1", 1500*time.Millisecond).pass(1800 * time.Millisecond)
+			}
+			f.acquire(key, "worker-1", time.Second).pass(time.Second)
+		}, incident.Expired, []string{"8 holds of job:nightly ended at a deadline that was set earlier, or with a new value, and 1 more by expiry"}, []string{"may have worked", "too short"}},
+		{"a value that is restored", func(f *film) {
+			f.acquire(key, "?7", 20*time.Second).pass(3*time.Second).end(key, keyspace.Released).pass(2 * time.Second)
+			f.tokens--
+			f.acquire(key, "?7", 20*time.Second).pass(21 * time.Second)
+		}, incident.Expired, []string{"03:10:05 ?7 has it again, with the value of the last hold: TTL 20 s"}, []string{"acquired it"}},
+		{"an outage of the server", func(f *film) {
+			for i := range 4 {
+				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second).pass(5*time.Second).tell(keyspace.ServerLost, "timeout").pass(5100 * time.Millisecond)
+			}
+		}, incident.Expired, []string{"whether worker-0 could reach the server, which failed at 03:10:05"}, []string{"too short"}},
+		{"a client that gets its lock again", func(f *film) {
+			for range 6 {
+				f.acquire(key, "worker-1", 10*time.Second).pass(10100 * time.Millisecond)
+			}
+		}, incident.TTLTooShort, []string{"each time the same client acquired the lock again", "worker-1 acquired it again", "on purpose: no hold was released"}, []string{"other clients", "may have worked"}},
+		{"a hold that is renewed while clients wait", func(f *film) {
+			f.acquire(key, "worker-z", 30*time.Second).wait(key, 5).keep(key, 8)
+		}, incident.Overdue, []string{"worker-z has held job:nightly for 1 m 21 and renewed it 8 times, while up to 5 clients waited. 5 clients waited for 6 m 4", "how long a hold usually takes: fewer than five"}, []string{"half of"}},
 		{"deleted by hand", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10*time.Second).end(key, keyspace.Deleted)
 			f.pass(time.Second).acquire(key, "worker-2", 60*time.Second)
@@ -190,7 +234,7 @@ func incidents() []staged {
 			f.healthy(key, 10, 5*time.Second).acquire(key, "worker-1", 60*time.Second).wait(key, 2)
 			f.pass(5*time.Second).end(key, keyspace.Released).pass(30 * time.Second)
 			f.acquire(key, "worker-2", 60*time.Second)
-		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients lost 1 m 00"}, nil},
+		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients waited for 1 m 00"}, nil},
 		{"waiters that give up", func(f *film) {
 			f.acquire(key, "worker-1", 60*time.Second).wait(key, 2).pass(5*time.Second).end(key, keyspace.Released)
 			f.pass(10 * time.Second)
@@ -205,17 +249,17 @@ func incidents() []staged {
 			f.deadlock(":1").pass(60 * time.Second)
 		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "until 03:10:59, with other:a and other:b: each owner waited for the next one",
 			"-050403020100:1 waits for other:a, which 1f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 0s | \n", "waits for job:nightly, which 0f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 56s",
-			"acquire job:nightly, other:a and other:b in the same order", "3 clients lost 2 m 51 in all"}, []string{"froze", "possible only", "To end it now"}},
+			"acquire job:nightly, other:a and other:b in the same order", "3 clients waited for 2 m 51 in all"}, []string{"froze", "possible only", "To end it now"}},
 		{"a deadlock of three that lasts", func(f *film) {
 			f.deadlock(":1").pass(20 * time.Second)
 		}, incident.Deadlock, []string{"until the last frame at 03:10:2", "the deadlock lasts at the last frame", "To end it now, end one of its owners"}, []string{"last time"}},
 		{"a deadlock of three processes", func(f *film) {
 			f.deadlock("").pass(60 * time.Second)
-		}, incident.PossibleDeadlock, []string{"was in a possible deadlock of 3 owners from 03:10:0", "the deadlock is possible only", "3 clients lost 2 m 51 in all"}, nil},
+		}, incident.PossibleDeadlock, []string{"was in a possible deadlock of 3 owners from 03:10:0", "the deadlock is possible only", "3 clients waited for 2 m 51 in all"}, nil},
 		{"a slow holder", func(f *film) {
 			f.healthy(key, 30, time.Second).acquire(key, "worker-7", 5*time.Minute).wait(key, 5).pass(2 * time.Minute)
 			f.end(key, keyspace.Released)
-		}, incident.Overdue, []string{"worker-7 held job:nightly for 2 m 00, where half of its holds are over in 1.0 s", "5 clients lost 9 m 54", "Do not force-release"}, []string{"expired"}},
+		}, incident.Overdue, []string{"worker-7 held job:nightly for 2 m 00, where half of its holds are over in 1.0 s", "5 clients waited for 9 m 54", "Do not force-release"}, []string{"expired"}},
 		{"a slow holder that renews", func(f *film) {
 			f.healthy(key, 30, time.Second).acquire(key, "worker-7", 30*time.Second).wait(key, 1).keep(key, 20)
 		}, incident.Overdue, []string{"has held job:nightly for 3 m 20", "renewed 20 times"}, nil},
@@ -228,7 +272,7 @@ func incidents() []staged {
 			f.acquire(key, "worker-7", time.Hour).change(key, func(l *keyspace.Lock) { l.Holders[0].Since = f.at.Add(-time.Minute) }).events = nil
 			f.wait(key, 1).pass(10*time.Second).end(key, keyspace.Released).acquire(key, "waiter-2", 10*time.Second).pass(time.Second).end(key, keyspace.Released)
 			f.healthy(key, 30, time.Second)
-		}, incident.Overdue, []string{"worker-7 held job:nightly for at most 1 m 10", "1 client lost at most"}, nil},
+		}, incident.Overdue, []string{"worker-7 held job:nightly for at most 1 m 10", "1 client waited for at most"}, nil},
 		{"a permit that expires, and another one that is acquired", func(f *film) {
 			f.acquire(key, "worker-7", 10*time.Second).change(key, func(l *keyspace.Lock) { l.Kind = keyspace.Semaphore }).events = nil
 			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
@@ -305,6 +349,12 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 		"handed over":                    release(keyspace.HandedOver),
 		"replaced, as between two polls": release(keyspace.Replaced),
 		"not seen":                       release(keyspace.Vanished),
+		"renewed, with a waiter for a short time": func(f *film, i int) {
+			if i < 3 {
+				f.acquire(key, "worker-1", 30*time.Second).wait(key, 1).pass(10*time.Second).renew(key, 30*time.Second).pass(10*time.Second).end(key, keyspace.Released)
+				f.change(key, func(l *keyspace.Lock) { l.Waiters = nil })
+			}
+		},
 		"renewed": func(f *film, i int) {
 			f.acquire(key, fmt.Sprint("worker-", i%7), 3*time.Second)
 			for range 1 + i%4 {

@@ -13,10 +13,14 @@ import (
 	"locktop/keyspace/holds"
 )
 
-// worse orders stories: faults before contention, then by cost, then by time and name.
+// worse orders stories: faults before what may be on purpose, and that before contention, then by cost, then by time
+// and name.
 func worse(a, b Story) int {
 	quiet := func(s Story) int {
-		if s.Cause == Contended {
+		switch {
+		case s.Cause == Contended:
+			return 2
+		case s.onPurpose:
 			return 1
 		}
 		return 0
@@ -42,17 +46,17 @@ func (b *Builder) stories(t *track) []Story {
 // story explains one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
-	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle}
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle, onPurpose: main.early() || main.cause == TTLTooShort && !t.released}
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
 		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.Lasts() || f.cycle != nil && f.To.Equal(b.last) || f.cause == SlowHandOff && f.To.Equal(b.last)
 	}
 	w := writer{b: b, t: t, s: &s, g: g}
-	s.Headline = w.headline(main) + w.freeAfter(main) + w.price()
+	s.Headline = causes()[main.cause].says(&w, main) + w.freeAfter(main) + w.price()
 	s.Lines = w.lines()
 	s.Unknown = w.unknown(main)
-	s.Next = w.next(main)
+	s.Next = causes()[main.cause].next(&w, main)
 	return s
 }
 
@@ -91,64 +95,6 @@ func name(text string) string {
 		return string(r[:16]) + "…"
 	}
 	return text
-}
-
-// headline returns what happened.
-func (w *writer) headline(f *fault) string {
-	key, holder, end := w.t.id.Key, name(f.hold.Holder.Name()), w.held(f)
-	switch f.cause {
-	case HolderGone, NeverExpires:
-		return fmt.Sprintf("The connection of %s, which held %s, ended at %s at the latest: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.From), end)
-	case HolderFrozen:
-		return fmt.Sprintf("%s held %s and froze after %s: its connection stayed, it did not renew or release the lock, which expired at %s.", holder, key, clock(f.From), end)
-	case RenewalsStopped:
-		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.From), end)
-	case TTLTooShort:
-		n := w.count(TTLTooShort) + w.count(Expired)
-		who := "other clients acquired the lock while the holders may have worked"
-		if n == 1 {
-			who = fmt.Sprintf("%s acquired the lock while %s may have worked", nextName(f), holder)
-		}
-		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and %s.", key, humanize.Setting(w.ttl(f)), w.many(n, "hold"), who)
-	case Expired:
-		if n := w.count(Expired); n > 1 {
-			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", w.many(n, "hold"), key)
-		}
-		return fmt.Sprintf("%s held %s and did not release it: the lock expired at %s.", holder, key, end)
-	case Overdue:
-		held := "held"
-		if f.hold.Lasts() {
-			held = "has held"
-		}
-		return fmt.Sprintf("%s %s %s for %s, where half of its holds are over in %s.", holder, held, key, w.t.lasted(f.hold, w.b.last), long(w.s.Usual.P50))
-	case SlowHandOff:
-		if n := len(w.g.faults); n > 1 { // all have this cause
-			longest := slices.MaxFunc(w.g.faults, func(a, b fault) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) })
-			return fmt.Sprintf("%s was free %s for up to %s, although clients waited for it: they poll too seldom, or were not woken.", key, w.many(n, "time"), long(longest.To.Sub(longest.From)))
-		}
-		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they poll too seldom, or were not woken.", key, clock(f.From), clock(f.To))
-	case Deadlock, PossibleDeadlock:
-		others := ""
-		if locks := f.cycle.locks(); len(locks) > 1 {
-			others = ", with " + listed(slices.DeleteFunc(locks, func(l string) bool { return l == key }))
-		}
-		return fmt.Sprintf("%s was in a %s of %s from %s at the latest until %s%s: each owner waited for the next one.", key, strings.ReplaceAll(string(f.cause), "-", " "), humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.From), w.held(f), others)
-	case Failover:
-		return fmt.Sprintf("A failover lost %s at %s: the new master did not have the lock of %s.", key, end, holder)
-	case Restart:
-		return fmt.Sprintf("A restart of the server lost %s at %s, which %s held.", key, end, holder)
-	case Lost:
-		return fmt.Sprintf("A failover or a restart lost %s at %s, which %s held.", key, end, holder)
-	case Evicted:
-		return fmt.Sprintf("The server evicted %s at %s, because its memory was full: %s held the lock.", key, end, holder)
-	case Flushed:
-		return fmt.Sprintf("The database was emptied at %s, and with it %s, which %s held.", end, key, holder)
-	case Deleted:
-		return fmt.Sprintf("A client deleted %s at %s while %s held it: that was no release.", key, end, holder)
-	case Stolen:
-		return fmt.Sprintf("%s took %s at %s from %s, which had not released it.", cmp.Or(nextName(f), "Another client"), key, end, holder)
-	}
-	return ""
 }
 
 // freeAfter says until when nobody took the lock after a fault.
@@ -220,7 +166,7 @@ func (w *writer) price() string {
 	if w.s.Clients > 1 {
 		all = " in all"
 	}
-	return fmt.Sprintf(" %s lost %s%s%s by waiting.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked), all)
+	return fmt.Sprintf(" %s waited for %s%s%s.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked), all)
 }
 
 // shown is the number of faults that a story lists one by one.
@@ -244,10 +190,12 @@ func (w *writer) lines() []Line {
 		f := w.g.faults[shown-1]
 		all = append(all, Line{At: f.From, Text: fmt.Sprintf("and %s more like these until %s", humanize.Count(n), clock(w.g.To))})
 	}
+	said := make(map[string]bool)
 	for _, n := range w.b.notices {
 		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) {
-			if text := w.noticed(n); text != "" {
-				all = append(all, Line{At: n.At, Text: strings.TrimPrefix("server "+n.Node+": ", "server : ") + text})
+			if text := strings.TrimPrefix("server "+n.Node+": ", "server : ") + w.noticed(n); !strings.HasSuffix(text, ": ") && !said[text] {
+				said[text] = true
+				all = append(all, Line{At: n.At, Text: text})
 			}
 		}
 	}
@@ -281,19 +229,19 @@ func (w *writer) tell(f *fault) []Line {
 	if f.cause == SlowHandOff {
 		return []Line{{At: f.From, Text: w.endOf(h)}, w.tellFree(f)}
 	}
-	all := []Line{{At: began(h), Text: w.beginOf(h)}}
+	all := []Line{{At: began(h), Text: w.beginOf(f)}}
 	cost, where := f.To.Sub(f.From), ""
 	if h.Holder.Addr != "" {
 		where = " " + h.Holder.Addr
 	}
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		all = append(all, Line{At: f.From, Text: "its connection" + where + " had ended; no release", Cost: cost, Note: w.saved(f)})
+		all = append(all, Line{At: f.From, Text: "its connection" + where + " had ended", Cost: cost, Note: w.saved(f)})
 		if f.atMost {
 			all[1].Note = "at most: the lock may have been free earlier"
 		}
-	case HolderFrozen, RenewalsStopped:
-		seen := "its connection" + where + " stayed"
+	case ExpiredConnected, RenewalsStopped:
+		seen := "a connection with its name," + where + ", was not seen to end"
 		if f.cause == RenewalsStopped {
 			seen = "its connection is not known"
 		}
@@ -301,9 +249,15 @@ func (w *writer) tell(f *fault) []Line {
 		if h.Renewals > 0 {
 			what = "its last renewal; "
 		}
-		all = append(all, Line{At: f.From, Text: what + seen, Cost: cost, Note: w.saved(f)})
+		all = append(all, Line{At: f.From, Text: what + seen, Cost: cost, Note: "at most: it may have worked"})
 	case Overdue:
+		if !w.s.Usual.known() {
+			break
+		}
 		all = append(all, Line{At: f.From, Text: "99 % of the other holds were over after this time", Cost: cost})
+	}
+	if moved := w.moved(h); moved != "" {
+		all = append(all, Line{At: h.Moved.At, Text: moved})
 	}
 	end := Line{At: ended(h, w.b.last), Text: w.endOf(h)}
 	if f.cause == Expired && cost > 0 {
@@ -320,9 +274,15 @@ func (w *writer) tell(f *fault) []Line {
 func (w *writer) overlap(f *fault) string {
 	h := f.hold
 	switch f.cause {
-	case HolderGone, NeverExpires, Overdue, RenewalsStopped:
+	case HolderGone, NeverExpires, Overdue:
 		return ""
-	case Expired, TTLTooShort, HolderFrozen:
+	case Expired, TTLTooShort, ExpiredConnected, RenewalsStopped:
+		if nextName(f) == holderOf(f) {
+			return " again"
+		}
+		if f.early() {
+			return ""
+		}
 		return ", while " + name(h.Holder.Name()) + " may have worked"
 	}
 	if h.Holder.Expires.After(began(f.next)) {
@@ -340,18 +300,23 @@ func nextName(f *fault) string {
 }
 
 // beginOf says how a hold began.
-func (w *writer) beginOf(h *holds.Hold) string {
+func (w *writer) beginOf(f *fault) string {
+	h := f.hold
 	text := name(h.Holder.Name()) + " acquired it"
 	switch {
+	case f.again:
+		text = name(h.Holder.Name()) + " has it again, with the value of the last hold"
 	case !begun(h):
 		text = name(h.Holder.Name()) + " holds it, and acquired it earlier"
 	case w.t.vague(h):
 		text += ", at " + clock(h.From.Upto) + " at the latest"
 	}
-	switch {
-	case h.Holder.Expires.IsZero():
+	switch m := h.Moved; {
+	case h.First > 0:
+		text += ": TTL " + humanize.Setting(h.First)
+	case cmp.Or(m.From, h.Holder.Expires).IsZero(), !m.At.IsZero() && m.From.IsZero():
 		text += ": no TTL"
-	case h.TTL > 0:
+	case h.TTL > 0 && m.At.IsZero():
 		text += ": TTL " + humanize.Setting(h.TTL)
 	}
 	switch {
@@ -372,7 +337,6 @@ func (w *writer) beginOf(h *holds.Hold) string {
 
 // endOf says how a hold ended.
 func (w *writer) endOf(h *holds.Hold) string {
-	who := name(h.Holder.Name())
 	left := ""
 	if d := h.Holder.Expires.Sub(h.To.At); d > 0 {
 		left = ", " + long(d) + " before its deadline"
@@ -381,9 +345,12 @@ func (w *writer) endOf(h *holds.Hold) string {
 	case "":
 		return "still held at the last frame"
 	case keyspace.Released:
-		return who + " released it"
+		if h.End.Proof == holds.ByMessage {
+			return name(h.Holder.Name()) + " released it"
+		}
+		return "released or deleted" + left
 	case keyspace.HandedOver:
-		return who + " handed it over"
+		return "handed over"
 	case keyspace.Expired:
 		return "expired; no release"
 	case keyspace.Deleted:
@@ -438,7 +405,7 @@ func (w *writer) tellDeadlock(f *fault) []Line {
 // saved says which TTL would have made the incident shorter; "" if none, or none is known.
 func (w *writer) saved(f *fault) string {
 	h := f.hold
-	if h.Lasts() || h.End.Kind != keyspace.Expired && !h.Holder.Expires.IsZero() {
+	if h.Lasts() || w.moved(h) != "" || h.End.Kind != keyspace.Expired && !h.Holder.Expires.IsZero() {
 		return ""
 	}
 	ttl, from := time.Duration(0), began(h)
@@ -452,7 +419,7 @@ func (w *writer) saved(f *fault) string {
 	if ttl == 0 || saved < time.Second || !h.Holder.Expires.IsZero() && ttl >= h.TTL {
 		return ""
 	}
-	return fmt.Sprintf("a TTL of %s would have saved %s", humanize.Setting(ttl), long(saved))
+	return fmt.Sprintf("a TTL of %s would have ended it %s earlier", humanize.Setting(ttl), long(saved))
 }
 
 // fitting rounds a TTL up to a number that people use.

@@ -11,20 +11,21 @@ import (
 
 // track is what is known of one lock, besides its holds and waits.
 type track struct {
-	id      keyspace.ID
-	format  string
-	first   time.Time       // of the first frame with the lock
-	usually []time.Duration // of the latest holds
-	sorted  []time.Duration // the same, from short to long
-	ended   int             // holds
-	heldFor time.Duration   // by these holds
-	waited  holds.Waiting   // until counted
-	counted time.Time
-	seen    span        // from the first hold or wait to the last
-	last    *holds.Hold // that ended
-	free    bool        // nobody holds the lock since
-	faults  []fault
-	pending []fault // of holds that ended before a usual hold was known, with the cost of the whole hold
+	id       keyspace.ID
+	format   string
+	first    time.Time       // of the first frame with the lock
+	usually  []time.Duration // of the latest holds
+	sorted   []time.Duration // the same, from short to long
+	ended    int             // holds
+	heldFor  time.Duration   // by these holds
+	waited   holds.Waiting   // until counted
+	counted  time.Time
+	seen     span        // from the first hold or wait to the last
+	last     *holds.Hold // that ended
+	released bool        // a hold ended before its deadline
+	free     bool        // nobody holds the lock since
+	faults   []fault
+	pending  []fault // of holds that ended before a usual hold was known, with the cost of the whole hold
 }
 
 // judge records a hold that has ended, and its fault.
@@ -37,6 +38,7 @@ func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 	first, _ := h.From.Latest()
 	t.seen = span{cmp.Or(t.seen.From, first), keyspace.Later(t.seen.To, end)}
 	t.ended++
+	t.released = t.released || h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver
 	t.heldFor += max(0, end.Sub(first))
 	known := len(t.sorted) >= 2*minUsual || t.usual().known()
 	if begun(h) && !t.vague(h) && !suspicious(h) {

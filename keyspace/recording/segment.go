@@ -140,6 +140,7 @@ type frameEvent struct {
 	PrevWaiterNo int                  `json:"prev_waiter_no,omitzero"`
 	Waiter       *keyspace.Waiter     `json:"waiter,omitzero"`
 	Held         time.Duration        `json:"held_ns,omitzero"`
+	Announced    bool                 `json:"announced,omitzero"`
 	Possible     []keyspace.EventKind `json:"possible,omitzero"`
 }
 

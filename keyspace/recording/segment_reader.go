@@ -72,8 +72,7 @@ func (l *segmentLines) next() ([]byte, error) {
 	return line, nil
 }
 
-// lastFrame returns the time of the last frame of a segment that is readable, and the
-// damage that follows.
+// lastFrame returns the time of the last readable frame of a segment, and the damage that follows.
 func lastFrame(file io.Reader) (last time.Time, damage, err error) {
 	lines, err := newSegmentLines(file)
 	if err != nil {
@@ -390,7 +389,7 @@ func (r *eventReader) after(f *frame, locks []*lockEntry) ([]keyspace.Event, err
 	all := make([]keyspace.Event, len(f.Events))
 	for i := range f.Events {
 		in, out := &f.Events[i], &all[i]
-		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Possible: in.Possible, Lock: r.was[i]}
+		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Announced: in.Announced, Possible: in.Possible, Lock: r.was[i]}
 		if in.At.IsZero() {
 			out.At = f.At
 		}

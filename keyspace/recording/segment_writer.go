@@ -298,7 +298,7 @@ type eventLocks struct {
 // event returns an event with references to the locks that a reader knows. before and
 // known are the state before the frame.
 func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.Snapshot, known []knownLock) frameEvent {
-	out := frameEvent{Kind: e.Kind, Held: e.Held, Possible: e.Possible}
+	out := frameEvent{Kind: e.Kind, Held: e.Held, Announced: e.Announced, Possible: e.Possible}
 	if !e.At.Equal(at) {
 		out.At = e.At
 	}

@@ -30,7 +30,7 @@ type staged struct {
 // commonest are incidents as most operators have them, one for each cause of one server.
 func commonest() []staged {
 	return []staged{
-		{incident.HolderGone, "with a waiter", "The connection of worker-7, which held lock:nightly, ended", nil, func(s *scene) {
+		{incident.HolderGone, "with a waiter", "The connection of worker-7, which held lock:nightly, had ended by", nil, func(s *scene) {
 			holder := s.hold(20 * time.Second) // a busy recorder sees its connection and the end of it
 			s.wait("worker-2", 0)
 			s.recorded("its connection", isConnected)
@@ -38,12 +38,12 @@ func commonest() []staged {
 			story := s.explained(incident.HolderGone)
 			check.True(s, story.WaitedMS != nil && story.ClientCount == 1, "it says %+v", story)
 		}},
-		{incident.HolderFrozen, "that renewed", "worker-7 held lock:nightly and froze", nil, func(s *scene) {
+		{incident.ExpiredConnected, "that renewed", "worker-7 held lock:nightly until its lease ran out", nil, func(s *scene) {
 			holder := s.hold(8 * time.Second)
 			s.wait("worker-2", 0)
 			s.renew(holder, 10, 8*time.Second) // then it does nothing, and stays connected
 			s.recorded("its connection", func(l *keyspace.Lock) bool { return isConnected(l) && l.Renewals > 5 })
-			story := s.explained(incident.HolderFrozen)
+			story := s.explained(incident.ExpiredConnected)
 			check.True(s, story.WaitedAtMost && *story.WaitedMS >= 6000 && *story.WaitedMS <= 9000, "it says %+v", story)
 		}},
 		{incident.Evicted, "", "evicted (maxmemory-policy volatile-ttl)", func(t *testing.T) *scene {
@@ -66,7 +66,7 @@ func commonest() []staged {
 		{incident.RenewalsStopped, "without a name", "no connection had the name worker-7", nil, func(s *scene) {
 			s.renew(s.holdAs("", 2*time.Second), 6, 2*time.Second)
 		}},
-		{incident.NeverExpires, "", "The connection of worker-7, which held lock:nightly, ended", nil, func(s *scene) {
+		{incident.NeverExpires, "", "The connection of worker-7, which held lock:nightly, had ended by", nil, func(s *scene) {
 			holder := s.hold(0)
 			s.recorded("its connection", isConnected)
 			_ = holder.Close()

@@ -216,7 +216,7 @@ func variants() []staged {
 			network.Partition()
 			s.kill("worker-7")
 		}},
-		{incident.HolderGone, "of a fair lock with two waiters", "2 clients lost", nil, func(s *scene) {
+		{incident.HolderGone, "of a fair lock with two waiters", "2 clients waited", nil, func(s *scene) {
 			client, network := s.own("worker-7")
 			s.acquired(client.Fair(sceneKey, lock.Options{TTL: 10 * time.Second}))
 			for range 2 {
@@ -226,21 +226,21 @@ func variants() []staged {
 			network.Partition()
 			s.kill("worker-7")
 		}},
-		{incident.HolderFrozen, "a cut network, with a watchdog", "worker-7 held lock:nightly and froze", nil, func(s *scene) {
+		{incident.ExpiredConnected, "a cut network, with a watchdog", "worker-7 held lock:nightly until its lease ran out", nil, func(s *scene) {
 			client, network := s.own("worker-7")
 			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 6 * time.Second}))
 			s.recorded("renewals", func(l *keyspace.Lock) bool { return l.Renewals > 1 })
 			network.Partition()
 		}},
-		{incident.HolderFrozen, "without renewals, far longer than usual", "worker-7 held lock:nightly and froze", nil, func(s *scene) {
+		{incident.ExpiredConnected, "without renewals, far longer than usual", "worker-7 held lock:nightly until its lease ran out", nil, func(s *scene) {
 			s.usually(6, 300*time.Millisecond)
 			s.hold(8 * time.Second)
 			s.recorded("its connection", isConnected)
 			s.wait("worker-2", 300*time.Millisecond)
 		}},
-		{incident.RenewalsStopped, "kill -9 of a process", "stopped after", nil, func(s *scene) { s.process(syscall.SIGKILL) }},
-		{incident.RenewalsStopped, "SIGSTOP of a process", "stopped after", nil, func(s *scene) { s.process(syscall.SIGSTOP) }},
-		{incident.RenewalsStopped, "a watchdog of Redisson", "stopped after", nil, func(s *scene) {
+		{incident.RenewalsStopped, "kill -9 of a process", "did not renew it after", nil, func(s *scene) { s.process(syscall.SIGKILL) }},
+		{incident.RenewalsStopped, "SIGSTOP of a process", "did not renew it after", nil, func(s *scene) { s.process(syscall.SIGSTOP) }},
+		{incident.RenewalsStopped, "a watchdog of Redisson", "did not renew it after", nil, func(s *scene) {
 			s.subscribed()
 			s.redisson(1, 3*time.Second)
 			for range 3 {
