@@ -139,11 +139,8 @@ func (p *program) explain(o *explainOptions, name string) error {
 		return fmt.Errorf("explain %s: %w", name, err)
 	}
 	s := render.Stories{Recording: name, From: from, To: to, Stories: b.Stories(), Damage: r.Damage()}
-	if s.Damage != nil {
-		p.notes.warning("%s is %v; the intact part is explained", name, s.Damage)
-	}
 	if o.key.key != "" {
-		if b.Locks() == 0 {
+		if b.Locks() == 0 && s.Damage == nil {
 			return &exitError{code: exitNoLock, err: fmt.Errorf("the recording has no lock %q from %s to %s", o.key.key, momentText(from), momentText(to)),
 				hint: "without KEY, explain lists the incidents of this time"}
 		}
@@ -153,7 +150,10 @@ func (p *program) explain(o *explainOptions, name string) error {
 	}
 	s.Found = len(s.Stories)
 	s.Stories = s.Stories[:min(len(s.Stories), explainMost)]
-	return p.printStories(o, s)
+	if err := p.printStories(o, s); err != nil || s.Damage == nil {
+		return err
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("incomplete: %s is %w; the intact part is explained", name, s.Damage)}
 }
 
 func momentText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

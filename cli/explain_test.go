@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,5 +83,26 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 		{[]string{dir, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "write the page"},
 	} {
 		locktop(t, append([]string{"explain"}, tt.args...)...).fails(t, tt.code, tt.want)
+	}
+}
+
+// A script sees that a part of the night is missing.
+func TestACutRecordingIsIncomplete(t *testing.T) {
+	t.Parallel()
+	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local)
+	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand("job:a", begin.Add(2*time.Minute))...)
+	files := check.Must(filepath.Glob(filepath.Join(dir, "*.lockrec*")))(t)
+	whole := check.Must(os.ReadFile(files[0]))(t)
+	for name, text := range map[string][]byte{"cut": whole[:len(whole)*2/3], "flipped": append(append(slices.Clone(whole[:len(whole)*2/3]), ^whole[len(whole)*2/3]), whole[len(whole)*2/3+1:]...)} {
+		file := filepath.Join(t.TempDir(), name+".lockrec")
+		check.NoError(t, os.WriteFile(file, text, 0o600))
+		says := map[string]string{"cut": "unexpected EOF", "flipped": ""}[name]
+		for _, args := range [][]string{{file}, {"nosuch", file}} {
+			r := locktop(t, append([]string{"explain"}, args...)...)
+			r.says(t, exitFailure, "incomplete: "+file+" is damaged in the segment "+name+".lockrec: "+says)
+			check.Contains(t, r.out, "as far as the recording is readable: it is damaged")
+		}
+		d := decoded[render.StoryDocument](t, locktop(t, "explain", file, "--json").out)
+		check.True(t, !d.Complete && len(d.Problems) == 1 && strings.Contains(d.Problems[0], says), "the document is %+v", d)
 	}
 }

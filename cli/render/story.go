@@ -92,6 +92,9 @@ func storyOf(s incident.Story) Story {
 // heading says what the output is about.
 func (s Stories) heading() string {
 	when := fmt.Sprintf("from %s to %s", s.From.Local().Format("2006-01-02 15:04:05"), s.To.Local().Format("2006-01-02 15:04:05 MST"))
+	if s.Damage != nil {
+		when += ", as far as the recording is readable: it is " + s.Damage.Error()
+	}
 	switch n := len(s.Stories); {
 	case n == 0:
 		return "No incident " + when + "."
@@ -100,7 +103,7 @@ func (s Stories) heading() string {
 	case n == 1:
 		return "1 incident " + when + "."
 	default:
-		return fmt.Sprintf("%d incidents %s, the worst first.", n, when)
+		return fmt.Sprintf("%d incidents, the worst first, %s.", n, when)
 	}
 }
 

@@ -161,8 +161,7 @@ func (w *DirWriter) Add(s keyspace.Snapshot) {
 	w.flush()
 }
 
-// Err returns why the last frame was not written, until one is written again; nil:
-// recording works.
+// Err returns why the last frame was not written, until one is written again; nil: recording works.
 func (w *DirWriter) Err() error { return w.err }
 
 // boundedAppend appends events or notices up to a limit.

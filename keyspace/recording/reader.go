@@ -130,6 +130,9 @@ func (r *Reader) findEnd(n int) {
 	}
 	defer f.Close()
 	last, damage, err := lastFrame(f)
+	if cut := errors.Join(err, damage); !r.alwaysOn && errors.Is(cut, io.ErrUnexpectedEOF) && endsInFrame(f) {
+		r.damaged(r.segments[n].name, cut)
+	}
 	switch {
 	case endOfSegment(err): // it was cut off in its full state
 		r.segments = r.segments[:n]
@@ -137,11 +140,18 @@ func (r *Reader) findEnd(n int) {
 		r.segments[n].bad = true
 		r.damaged(r.segments[n].name, err)
 	default:
-		r.last = last
-		if damage != nil {
+		if r.last = last; !endOfSegment(damage) {
 			r.damaged(r.segments[n].name, damage)
 		}
 	}
+}
+
+// endsInFrame reports whether a file was cut off in a frame. The flush after a whole frame ends with these bytes.
+func endsInFrame(f *os.File) bool {
+	end := make([]byte, 4)
+	_, _ = f.Seek(-4, io.SeekEnd)
+	_, _ = io.ReadFull(f, end)
+	return string(end) != "\x00\x00\xff\xff"
 }
 
 // damaged records the first damage.
@@ -152,7 +162,7 @@ func (r *Reader) damaged(name string, err error) {
 }
 
 // Damage returns what is wrong with the segments that were read so far, or nil. A segment
-// whose writer was killed is not damaged.
+// whose writer was killed is not damaged, unless a file ends within a frame.
 func (r *Reader) Damage() error { return r.damage }
 
 // AlwaysOn reports whether the recording is a directory, as a [DirWriter] writes it.
@@ -216,8 +226,7 @@ func (r *Reader) Gap() (from, until time.Time) {
 	return time.Time{}, time.Time{}
 }
 
-// canContinue reports whether the frames after the current state are enough, and no later
-// segment is nearer.
+// canContinue reports whether the frames after the current state are enough, and no later segment is nearer.
 func (r *Reader) canContinue(from time.Time) bool {
 	if r.segment == nil || r.skipped || r.segment.at.After(from) {
 		return false

@@ -100,8 +100,10 @@ func TestADamagedFileLosesTheRestOfASegment(t *testing.T) {
 		lost, to int // seconds
 		damaged  bool
 	}{
-		"cut off":       {file[:len(file)*2/3], 120, 200, false},
-		"a byte less":   {file[:len(file)-1], 200, 200, false},
+		"cut off":       {file[:len(file)*2/3], 120, 200, true},
+		"a byte less":   {file[:len(file)-1], 200, 200, true},
+		"a full state":  {file[:second+60], 30, 200, true},
+		"written":       {file[:bytes.LastIndex(file, []byte("\x00\x00\xff\xff"))+4], 200, 200, false},
 		"garbage":       {append(bytes.Clone(file), "garbage that is longer than the beginning of a segment"...), 200, 200, false},
 		"a bit":         {flipped(file, second*3/2), 40, 60, true},
 		"the beginning": {flipped(file, second), 30, 60, false},

@@ -14,8 +14,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redactor replaces tokens by hashes. It has its own salt, and gives the same token always the
-// same hash.
+// redactor replaces tokens by hashes. It has its own salt, and gives the same token always the same hash.
 type redactor struct{ salt [16]byte }
 
 // newRedactor returns a redactor with a new salt.

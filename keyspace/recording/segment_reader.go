@@ -41,8 +41,7 @@ func linesOf(text io.Reader) *segmentLines {
 	return l
 }
 
-// wholeLines is a [bufio.SplitFunc] for lines with their ends. It omits a last line
-// without an end.
+// wholeLines is a [bufio.SplitFunc] for lines with their ends. It omits a last line without an end.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	i := bytes.IndexByte(data, '\n')
 	if i < 0 {
@@ -72,7 +71,7 @@ func (l *segmentLines) next() ([]byte, error) {
 	return line, nil
 }
 
-// lastFrame returns the time of the last readable frame of a segment, and the damage that follows.
+// lastFrame returns the time of the last readable frame of a segment, and the damage that follows, or its end.
 func lastFrame(file io.Reader) (last time.Time, damage, err error) {
 	lines, err := newSegmentLines(file)
 	if err != nil {
@@ -92,9 +91,6 @@ func lastFrame(file io.Reader) (last time.Time, damage, err error) {
 	if len(text) == 0 {
 		return time.Time{}, nil, fmt.Errorf("it has no frame: %w", damage)
 	}
-	if endOfSegment(damage) {
-		damage = nil
-	}
 	last, err = time.Parse(time.RFC3339Nano, string(text))
 	return last, damage, err
 }
@@ -105,8 +101,7 @@ func endOfSegment(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// segmentReader reads the frames of a segment one after the other. It keeps the state of
-// one moment.
+// segmentReader reads the frames of a segment one after the other. It keeps the state of one moment.
 type segmentReader struct {
 	lines   *segmentLines
 	at      time.Time // of the state
@@ -139,8 +134,7 @@ func newLockEntry(l keyspace.Lock) *lockEntry {
 	return &lockEntry{lock: &l, size: lockSize(&l)}
 }
 
-// lockSize estimates the bytes that a lock needs in memory. A compressed holder needs
-// almost none in a file.
+// lockSize estimates the bytes that a lock needs in memory. A compressed holder needs almost none in a file.
 func lockSize(l *keyspace.Lock) int {
 	const lock, part = 800, 200
 	size := lock + part*(len(l.Holders)+len(l.Waiters)+len(l.Votes)) + len(l.Key)

@@ -95,8 +95,7 @@ func (r *segmentReader) delta(events []keyspace.Event) keyspace.Delta {
 	return d
 }
 
-// ending returns the locks whose holds ended in the frame that was applied last, as they were
-// before.
+// ending returns the locks whose holds ended in the frame that was applied last, as they were before.
 func (r *segmentReader) ending(events []keyspace.Event) (locks []*keyspace.Lock) {
 	for i := range events {
 		if !events[i].Kind.Ends() {
