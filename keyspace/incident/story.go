@@ -46,7 +46,7 @@ func (b *Builder) stories(t *track) []Story {
 // story explains one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
-	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle, onPurpose: main.early() || main.cause == TTLTooShort && !t.released}
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle, onPurpose: main.early() && g.early() >= repeatedly || main.cause == TTLTooShort && !t.released}
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
