@@ -25,7 +25,7 @@ import (
 var imports = map[string][]string{
 	".":                        {"cli"},
 	"cli":                      {"cli/connect", "cli/demo", "cli/render", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/holds", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
-	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
+	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                 {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
 	"keyspace/metrics":         {"keyspace"},
