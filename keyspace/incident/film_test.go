@@ -81,11 +81,15 @@ func (f *film) emit(kind keyspace.EventKind, l keyspace.Lock, h keyspace.Holder)
 }
 
 // acquire lets a client acquire a lock; ttl 0 means none. The client is connected unless its
-// name begins with ?.
+// name begins with ?. If it begins with *, several connections of its host have it.
 func (f *film) acquire(key, client string, ttl time.Duration) *film {
 	f.tokens++
 	h := keyspace.Holder{ID: fmt.Sprintf("token-%d", f.tokens), Label: client, Depth: 1, Since: f.at}
-	if client[0] != '?' {
+	switch client[0] {
+	case '?':
+	case '*':
+		h.Addr = "10.2.3.4"
+	default:
 		h.Addr = "10.2.3.4:52312"
 	}
 	l := f.locks[key]

@@ -102,6 +102,9 @@ func incidents() []staged {
 		{"renewals stopped", func(f *film) {
 			f.acquire(key, "?7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
 		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: the lock expired", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze", "it ended"}},
+		{"renewals stopped, and another process has the name", func(f *film) {
+			f.acquire(key, "*7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
+		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: the lock expired"}, []string{"froze", "it ended", "10.2.3.4", "no connection had the name"}},
 		{"a failover", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			f.tell(keyspace.ServerFailover, "another server has taken its place; its uptime is 3 d")

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"cmp"
+	"net"
 	"slices"
 	"time"
 
@@ -168,8 +169,12 @@ func deadFrom(h *holds.Hold) time.Time {
 	return h.Holder.DisconnectedAt
 }
 
-// connected reports whether the connection of the client was seen, and did not end.
-func connected(h *holds.Hold) bool { return h.Holder.Addr != "" && h.Holder.DisconnectedAt.IsZero() }
+// connected reports whether the connection of the client was seen, and did not end. If several
+// connections have its name, the holder has their host alone, and one of another process may be left.
+func connected(h *holds.Hold) bool {
+	_, _, err := net.SplitHostPort(h.Holder.Addr)
+	return err == nil && h.Holder.DisconnectedAt.IsZero()
+}
 
 // interval returns the mean time between two renewals.
 func interval(h *holds.Hold) time.Duration {
