@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -575,7 +575,7 @@ func TestNoFindingsIsSaidAsFarAsItIsKnown(t *testing.T) {
 				return
 			}
 			server.err = errors.New("refused")
-			d.wait(4*time.Second).want("no findings before the connection was lost").wantNot("✓")
+			d.wait(4 * time.Second).want("no findings before the connection was lost").wantNot("✓")
 		})
 	}
 }
