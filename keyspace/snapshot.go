@@ -117,7 +117,7 @@ const (
 type WatchStatus struct {
 	Mode WatchMode `json:"mode,omitzero"`
 	// Lag is the largest delay of recent changes, from the message to the read. With
-	// polling it is the interval between two reads.
+	// polling it is the longest of the recent times from one read to the end of the next.
 	Lag         time.Duration `json:"lag_ns,omitzero"`
 	Limitations []string      `json:"limitations,omitzero"` // what cannot be seen and why, one sentence each
 }

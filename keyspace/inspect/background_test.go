@@ -425,6 +425,22 @@ func TestWithoutPushesThereIsPollingOrNotificationsAreFollowed(t *testing.T) {
 	}
 }
 
+// Polling is as late as its reads are slow.
+func TestTheDelayOfPollingIsMeasured(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t, "--rename-command", "HELLO", "other-name")
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		time.Sleep(2 * pollEvery) // a slow network
+		return next(ctx, cmds)
+	}))
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	followed(t, f, func(s keyspace.Snapshot) bool {
+		return s.Watch.Mode == keyspace.Polling && s.Watch.Lag >= 2*pollEvery && !strings.Contains(strings.Join(s.Watch.Limitations, ";"), "shorter than 100 ms")
+	})
+}
+
 // If a server has renamed TIME, the local clock is used instead.
 func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,8 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	keys := w.locks.deadlines.popDue(now)
 	// All known locks are read if changes are not, or not reliably, reported.
 	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
-	pollDue := every > 0 && time.Since(w.times.polledAt) >= every
+	polled := w.times.polledAt
+	pollDue := every > 0 && time.Since(polled) >= every
 	switch {
 	case all, w.failures.missedEvents, c.flushed, w.tracking.resync, pollDue:
 		w.times.polledAt = time.Now()
@@ -48,6 +49,9 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	}
 	w.tracking.resync = false
 	w.times.lag.record(c)
+	if pollDue && every == pollEvery && !polled.IsZero() { // what changed right after the read before is seen now
+		w.times.lag.worst = max(w.times.lag.worst, time.Since(polled))
+	}
 	return nil
 }
 

@@ -187,11 +187,11 @@ func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.times.clockOff
 // status returns how changes are detected.
 func (w *Watcher) status() keyspace.WatchStatus {
 	lag := max(w.times.lag.worst, w.times.lag.previous) // of the last one to two seconds
-	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: lag, Limitations: w.tracking.limitations(w.reader.formats)}
+	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: lag}
 	if follow.Mode == keyspace.Polling {
-		follow.Lag = pollEvery
+		follow.Lag = max(lag, pollEvery)
 	}
-	follow.Limitations = append(follow.Limitations, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
+	follow.Limitations = append(w.tracking.limitations(w.reader.formats, follow.Lag), w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
 	if why := w.askBlind(); why != "" && w.requests.relevant {
 		follow.Limitations = append(follow.Limitations, "clients that wait without a trace on the server are not detected: "+why)
 	}

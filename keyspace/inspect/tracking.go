@@ -242,12 +242,12 @@ func (t *tracking) uncoveredKeys(known lockSet) []string {
 	return keys
 }
 
-// limitations lists what cannot be detected and why.
-func (t *tracking) limitations(formats []keyspace.Format) []string {
+// limitations lists what cannot be detected and why. lag is the delay of recent changes.
+func (t *tracking) limitations(formats []keyspace.Format, lag time.Duration) []string {
 	var all []string
 	switch t.mode() {
 	case keyspace.Polling:
-		all = append(all, fmt.Sprintf("holds shorter than %s may be missed, because the server does not report changes: %v", humanize.Setting(pollEvery), t.trackErr))
+		all = append(all, fmt.Sprintf("holds shorter than %s may be missed, because the server does not report changes: %v", humanize.Setting(lag.Round(50*time.Millisecond)), t.trackErr))
 	case keyspace.Notifications:
 		all = append(all, fmt.Sprintf("changes may be detected up to %s late, because notifications can be lost", humanize.Setting(checkEvery)))
 	}
