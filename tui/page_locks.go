@@ -400,8 +400,12 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		l.Put(t.dim, "scanning "+s.screen.glyphs.Ellipsis)
 		return
 	}
+	found := humanize.Plural(len(model.locks), "lock")
+	if model.snap.SoFar() != "" {
+		found += " so far"
+	}
 	parts := []segment{
-		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
+		{style: t.strong, text: found},
 		{style: t.text, text: s.waitersText(model) + " waiting", priority: 2},
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
@@ -418,13 +422,13 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	})
 }
 
-// waitersText returns the number of waiters; "?" if no waiter is seen, and there are locks that hide theirs.
+// waitersText returns the number of waiters; "?" if no waiter is seen, and there may be locks that hide theirs.
 func (s *state) waitersText(model *viewModel) string {
 	hides := make(map[string]bool)
 	for i := range s.config.Formats {
 		hides[s.config.Formats[i].Name] = !s.config.Formats[i].ShowsWaiters
 	}
-	if model.review.Waiters == 0 && slices.ContainsFunc(model.locks, func(l *keyspace.Lock) bool { return hides[l.Format] }) {
+	if model.review.Waiters == 0 && (model.snap.SoFar() != "" || slices.ContainsFunc(model.locks, func(l *keyspace.Lock) bool { return hides[l.Format] })) {
 		return "?"
 	}
 	return s.atLeast(model.review.AtLeast, humanize.Count(model.review.Waiters))

@@ -593,6 +593,7 @@ func TestNoPageMakesANumberOfWhatIsUnknown(t *testing.T) {
 	claims := regexp.MustCompile(`(?i)(?:^|[ (])(?:0(?:\.0+)?(?: s| ms| ?%)?|no|none|false|nothing|never|nobody)(?:$|[ ,)])|✓`)
 	known := regexp.MustCompile(`no findings so far|no hold was seen|waits for nothing that locktop sees`)
 	drive(t, Config{Source: server, Formats: []keyspace.Format{{About: keyspace.About{Name: "set-nx"}}}}, func(d *driver) {
+		d.want("1 lock so far", "? waiting")
 		for _, keys := range [][]string{{"1"}, {"enter"}, {"esc", "2"}, {"4"}, {"5"}, {"6"}} {
 			d.press(keys...)
 			for line := range strings.Lines(d.screen()) {
