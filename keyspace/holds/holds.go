@@ -172,9 +172,12 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 	}
 }
 
-// move takes the deadline of a read.
+// move takes the deadline of a read. A hold with a TTL has a deadline, also if that of its holder was not read.
 func (h *Hold) move(to, at time.Time) {
 	from := h.Holder.Expires
+	if unread := from.IsZero() && h.TTL > 0 && h.Moved.At.IsZero(); unread {
+		return
+	}
 	if later := !from.IsZero() && to.After(from); !later && from.Sub(to).Abs() > keyspace.DeadlineJitter {
 		h.Moved = Move{at, from, to}
 	}

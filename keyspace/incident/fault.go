@@ -81,7 +81,7 @@ func (t *track) settled(f fault) fault {
 	return f
 }
 
-// nameCause sets the cause of a fault, and since when nobody worked under the hold.
+// nameCause sets the cause of a fault, and from when on its client may have stopped.
 func (t *track) nameCause(f *fault) {
 	f.cause, f.From, f.atMost = t.causeOf(f.hold, f.To)
 	if shortened := (&fault{hold: f.hold, cause: Expired, rewritten: f.rewritten}); f.hold.End.Kind == keyspace.Expired && f.cause != HolderGone && shortened.early() {
@@ -92,7 +92,7 @@ func (t *track) nameCause(f *fault) {
 }
 
 // causeOf returns why a hold was too long, or ended in a way that it should not, and from when
-// on nobody worked under it. atMost says that it may have been later.
+// on its client may have stopped. atMost says that it may have been later.
 func (t *track) causeOf(h *holds.Hold, until time.Time) (c Cause, from time.Time, atMost bool) {
 	if dead := deadFrom(h); !dead.IsZero() && (h.End.Kind == keyspace.Expired || until.Sub(dead) >= goneTooLong) {
 		if h.Holder.Expires.IsZero() {

@@ -68,7 +68,7 @@ type Line struct {
 	At   time.Time
 	Text string
 	Cost time.Duration // how much longer the lock was not available; 0 = not at all, or not known
-	Note string        // what would have saved the cost, or what bounds it; may be empty
+	Note string        // what would have made the cost smaller, or what bounds it; may be empty
 }
 
 // Usual is how long a lock is usually held, by its finished holds. It is zero with fewer than
