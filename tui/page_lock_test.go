@@ -345,7 +345,7 @@ func TestThePageOfALockTellsItsStory(t *testing.T) {
 	calm := mutex("b", "worker-3", time.Minute)
 	drive(t, Config{Source: holding(next, calm).watched(keyspace.Push, &events)}, func(d *driver) {
 		d.size(120, 40).wait(time.Second).press("enter").wantNot("not known").press("e").want(
-			"The connection of worker-7, which held a, had ended by", "expired; no release", "worker-2 acquired it", "not known", "e for the lock")
+			"The connection of worker-7, which held a, had ended by", "expired; no release", "worker-2 acquired it", "not known", "e for the lock").wantNot("got a deadline")
 		d.press("p").wantNot("worker-7").want("hidden").press("p").press("e").wantNot("not known").want("is it stuck")
 		d.press("esc", "down", "enter", "e").want("no incident", "worker-3 has held it")
 		d.press("esc", "enter").wantNot("no incident")
