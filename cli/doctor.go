@@ -234,15 +234,18 @@ func nodeLine(n keyspace.Node) string {
 	}
 	times := ""
 	if n.Ping > 0 {
-		times = ", answers in " + humanize.Precise(n.Ping) + ", its clock " + skew(n.Skew)
+		times = ", answers in " + humanize.Precise(n.Ping) + ", its clock " + skew(n.Skew, n.Ping)
 	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s%s",
 		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), keys, humanize.Plural(n.Locks, "lock"), times)
 }
 
-// skew describes the difference between a server's clock and this machine's clock.
-func skew(d time.Duration) string {
+// skew describes the difference between a server's clock and this machine's clock. It is not known better than the
+// round-trip time.
+func skew(d, roundTrip time.Duration) string {
 	switch d = d.Round(time.Millisecond); {
+	case d != 0 && d.Abs() <= roundTrip:
+		return "agrees with ours within " + humanize.Precise(roundTrip)
 	case d < 0:
 		return "is " + humanize.Duration(-d) + " behind ours"
 	case d > 0:

@@ -143,3 +143,16 @@ func TestNoCommandMakesANumberOfWhatIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// The difference of two clocks is not known better than the time of a round trip.
+func TestTheDifferenceOfClocksIsNoMoreThanIsMeasured(t *testing.T) {
+	for _, c := range []struct {
+		ahead, roundTrip time.Duration
+		says             string
+	}{
+		{-51 * time.Millisecond, 102 * time.Millisecond, "agrees with ours within 102 ms"}, {-4500 * time.Millisecond, 102 * time.Millisecond, "is 4.5 s behind ours"},
+		{3 * time.Second, time.Millisecond, "is 3.0 s ahead of ours"}, {100 * time.Microsecond, 72 * time.Microsecond, "agrees with ours"},
+	} {
+		check.Equal(t, skew(c.ahead, c.roundTrip), c.says)
+	}
+}
