@@ -297,3 +297,24 @@ func TestAConnectionIsAClient(t *testing.T) {
 		}
 	}
 }
+
+// On a busy machine a read has an earlier time than the command whose effect it shows.
+func TestAReadBeforeItsCommandMakesNoFlagOfAToken(t *testing.T) {
+	t.Parallel()
+	const before, holder, waiter = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f", "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e", "d4f5a6b7-b1d2-4b7c-8d9e-0f1a2b3c4d5e"
+	g := ledger()
+	set := func(ms int, client, token string) {
+		g.Command(after(ms), client, 0, []string{"SET", "lock:a", token, "NX", "PX", "5000"})
+	}
+	g.Snapshot(snapshot(0, lock("lock:a", "set-nx", before)))
+	set(100, "10.0.0.7:1", waiter)
+	g.Snapshot(snapshot(300, lock("lock:a", "set-nx", holder)))
+	set(310, "10.0.0.7:2", holder) // the command of this read
+	for ms := 320; ms < 2000; ms += 50 {
+		set(ms, "10.0.0.7:1", waiter)
+	}
+	g.Monitored(contention.Span{From: began, Until: after(2000)})
+	for _, w := range g.Report().Waits {
+		check.True(t, w.Holder != "", "%+v waits for nobody", w)
+	}
+}

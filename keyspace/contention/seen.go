@@ -76,7 +76,8 @@ func (a *account) seen(states []Hold, monitored Span) *witness {
 }
 
 // compareTokens finds out who uses the tokens. SET NX of the value that holds the lock is that of
-// another client than its holder: the value is a flag, and names nobody.
+// another client than its holder: the value is a flag, and names nobody. A value that one connection
+// alone has tried is one if it was read before MONITOR showed anything: later, the read may be of this try.
 func (w *witness) compareTokens() {
 	w.flags, w.users = make(map[string]bool), make(map[string]map[string]int)
 	for _, t := range w.tries {
@@ -97,7 +98,7 @@ func (w *witness) compareTokens() {
 		case t.deletes:
 			deleted = t.at
 			continue
-		case !t.script && now.has(t.token) && !deleted.After(now.At) && (len(w.users[t.token]) > 1 || !tried[t.token]):
+		case !t.script && now.has(t.token) && !deleted.After(now.At) && (len(w.users[t.token]) > 1 || !tried[t.token] && now.At.Before(w.tries[0].at)):
 			w.flags[t.token] = true
 		}
 		tried[t.token] = true
