@@ -422,16 +422,13 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	})
 }
 
-// waitersText returns the number of waiters; "?" if no waiter is seen, and there may be locks that hide theirs.
+// waitersText returns the number of waiters, a lower bound if locks may hide theirs; "?" if none is seen then.
 func (s *state) waitersText(model *viewModel) string {
-	hides := make(map[string]bool)
-	for i := range s.config.Formats {
-		hides[s.config.Formats[i].Name] = !s.config.Formats[i].ShowsWaiters
-	}
-	if model.review.Waiters == 0 && (model.snap.SoFar() != "" || slices.ContainsFunc(model.locks, func(l *keyspace.Lock) bool { return hides[l.Format] })) {
+	hidden := model.hidesWaiters(s.config.Formats) || model.snap.SoFar() != ""
+	if model.review.Waiters == 0 && hidden {
 		return "?"
 	}
-	return s.atLeast(model.review.AtLeast, humanize.Count(model.review.Waiters))
+	return s.atLeast(hidden || model.review.AtLeast, humanize.Count(model.review.Waiters))
 }
 
 // mostText names the lock with the most waiting, and the holder that is to blame for most of it.
