@@ -200,8 +200,18 @@ func TestTheClockOfAServerThatIsSetIsFollowed(t *testing.T) {
 				if i == stepped {
 					ahead = step
 				}
-				s := on(fmt.Sprintf("node%d", i+1), now.Add(ahead+time.Duration(second)*time.Second), 30-second, "a=x")
+				left := 40 - second
+				if i == stepped { // its deadline is that of the majority
+					left -= 10
+				}
+				s := on(fmt.Sprintf("node%d", i+1), now.Add(ahead+time.Duration(second)*time.Second), left, "a=x")
+				if i == 1 {
+					s.Locks = nil
+				}
 				s.Server.Skew = ahead
+				if second == 1 && i == stepped {
+					s.Server.Skew += 400 * time.Millisecond // the first measurement of the new clock is inexact
+				}
 				s.Nodes[0].AnsweredAt = now
 				sources[i] = fixed{snap: s}
 			}
