@@ -99,31 +99,9 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 					continue
 				}
 			}
-			fill(c.part(&other).Field(i))
+			check.Fill(c.part(&other).Field(i), new(int))
 			check.True(t, !SameLock(&c.base, &other), "%s.%s is not compared", name, field.Name)
 		}
-	}
-}
-
-// fill sets a field to a value that is not zero.
-func fill(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int64:
-		v.SetInt(7)
-	case reflect.Uint8:
-		v.SetUint(2)
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-	case reflect.Struct:
-		v.Set(reflect.ValueOf(time.Unix(7, 0)))
-	default:
-		panic("fill: " + v.Kind().String())
 	}
 }
 

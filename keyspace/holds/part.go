@@ -9,9 +9,10 @@ import (
 
 // Part is what happened to a lock in a time, for another ledger.
 type Part struct {
-	Lock  keyspace.ID
-	Holds []*Hold // that ended, in the order of their ends; without the lock, the depths, and all renewals but the last
-	Waits []Wait  // in the order in which they were seen; some of them last
+	Lock   keyspace.ID
+	Format string  // of the lock; the ledger does not know it
+	Holds  []*Hold // that ended, in the order of their ends; without the lock, the depths, and all renewals but the last
+	Waits  []Wait  // in the order in which they were seen; some of them last
 }
 
 // Cut returns what has happened to a lock since the last call. The ledger forgets what has ended, and the

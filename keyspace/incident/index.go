@@ -23,7 +23,7 @@ func NewIndexer() *Builder {
 
 // index is an index.
 type index struct {
-	Locks   []indexed
+	Locks   holds.Parts
 	Cycles  []*cycle
 	Notices []keyspace.Notice
 	Gaps    []span
@@ -31,18 +31,14 @@ type index struct {
 	Last    time.Time // of the last frame
 }
 
-// indexed is what happened to a lock.
-type indexed struct {
-	Format string
-	holds.Part
-}
-
 // Index returns the index of the frames that were added since the last call. The result is for
 // a Builder that knows the frames before these.
 func (b *Builder) Index() []byte {
 	i := index{Cycles: b.cycles, Notices: b.notices, Gaps: b.gaps, Policy: b.policy, Last: b.last}
 	for _, id := range slices.SortedFunc(maps.Keys(b.locks), keyspace.ID.Compare) {
-		i.Locks = append(i.Locks, indexed{b.locks[id].format, b.past.Cut(id)})
+		part := b.past.Cut(id)
+		part.Format = b.locks[id].format
+		i.Locks = append(i.Locks, part)
 	}
 	clear(b.locks)
 	b.cycles = slices.DeleteFunc(slices.Clone(b.cycles), func(c *cycle) bool { return b.last.Sub(c.To) > gapLength })
@@ -67,7 +63,7 @@ func (b *Builder) Load(in io.Reader) (add func()) {
 func (b *Builder) load(i *index) {
 	for _, l := range i.Locks {
 		if b.track(l.Lock, l.Format) != nil {
-			b.past.Take(l.Part)
+			b.past.Take(l)
 		}
 	}
 	for _, n := range i.Notices {

@@ -28,6 +28,7 @@ type Reader struct {
 	open    int // the segment that is read; -1: none
 	file    *os.File
 	segment *segmentReader
+	stop    func()            // of the frames that segment reads ahead
 	shown   keyspace.Snapshot // of the state of segment, without events
 	asked   time.Time         // of the last call of At
 	skipped bool              // segment is before open: Walk has used an index
@@ -176,7 +177,10 @@ func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil
 	}
-	return r.file.Close()
+	r.stop()
+	err := r.file.Close()
+	r.file = nil
+	return err
 }
 
 // At returns the newest snapshot that is not later than t, or the first snapshot if
@@ -309,7 +313,7 @@ func (r *Reader) openSegment(n int) error {
 		return err
 	}
 	_ = r.Close() // it was only read
-	r.open, r.file, r.segment, r.shown, r.skipped = n, f, segment, keyspace.Snapshot{}, false
+	r.open, r.file, r.segment, r.stop, r.shown, r.skipped = n, f, segment, segment.readAhead(), keyspace.Snapshot{}, false
 	return nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -191,38 +191,11 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 	check.True(t, renewals != 0, "no renewal was recorded")
 }
 
-// fill sets every exported field of v that has a name in JSON, and of the values in it, to a distinct
-// value.
-func fill(t *testing.T, v reflect.Value, n *int) {
-	t.Helper()
-	*n++
-	switch {
-	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(begin.Add(time.Duration(*n)).UTC()))
-	case v.Type() == reflect.TypeFor[keyspace.Confidence]():
-		v.Set(reflect.ValueOf(keyspace.Likely))
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
-				fill(t, v.Field(i), n)
-			}
-		}
-	case v.Kind() == reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		fill(t, v.Index(0), n)
-		fill(t, v.Index(1), n)
-	case v.Kind() == reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem(), n)
-	case v.Kind() == reflect.String:
-		v.SetString(fmt.Sprint("text ", *n))
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.CanInt():
-		v.SetInt(int64(*n))
-	default:
-		t.Fatalf("cannot fill a %v", v.Type())
-	}
+// A recording that is closed before its end leaves no goroutine that reads ahead: synctest waits for all.
+func TestACloseEndsTheReadingAhead(t *testing.T) {
+	all := story(time.Minute, 5)
+	file := record(t, all)
+	synctest.Test(t, func(t *testing.T) { at(t, open(t, file), all[0].At, time.Time{}) })
 }
 
 func TestTextsOfAnyBytesAreKept(t *testing.T) {

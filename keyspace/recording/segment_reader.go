@@ -95,6 +95,22 @@ func lastFrame(file io.Reader) (last time.Time, damage, err error) {
 	return last, damage, err
 }
 
+// frame returns the next line, which is a frame.
+func (l *segmentLines) frame() (*frame, error) {
+	line, err := l.next()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(line, []byte(framePrefix)) {
+		return nil, errors.New("a line is not a frame")
+	}
+	f := new(frame)
+	if err := json.Unmarshal(line, f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
 // endOfSegment reports whether an error is the end of an intact segment. A segment whose
 // writer was killed ends without a checksum.
 func endOfSegment(err error) bool {
@@ -109,18 +125,22 @@ type segmentReader struct {
 	locks   []*lockEntry
 	spare   []*lockEntry // memory for the next list
 	size    int          // of the locks; see lockSize
-	pending *framedText  // the frame after at; nil: none was read yet
+	pending *frame       // the frame after at; nil: none was read yet
 	end     error        // why there are no more frames
+	ahead   <-chan read  // frames that were read in the background; nil: each is read when it is needed
 	started bool         // the first frame was applied
 	applied frame        // the last frame that was applied
 	before  []*lockEntry // the locks before it
 }
 
-// framedText is a frame whose events are decoded only if they are wanted.
-type framedText struct {
-	frame
-	Events json.RawMessage `json:"events"`
+// read is the next frame, or why there is none.
+type read struct {
+	frame *frame
+	end   error
 }
+
+// framesAhead is how many frames are read in the background: a goroutine that is scheduled late delays none.
+const framesAhead = 16
 
 // lockEntry is a lock of a segmentReader. Renewals are added to the lock when it is used.
 type lockEntry struct {
@@ -207,7 +227,7 @@ func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
 // peek returns the time of the next frame; ok is false at the end.
 func (r *segmentReader) peek() (at time.Time, ok bool) {
 	if r.pending == nil && r.end == nil {
-		r.pending, r.end = r.read()
+		r.read()
 	}
 	if r.pending == nil {
 		return time.Time{}, false
@@ -216,22 +236,34 @@ func (r *segmentReader) peek() (at time.Time, ok bool) {
 }
 
 // read reads the next frame.
-func (r *segmentReader) read() (*framedText, error) {
-	line, err := r.lines.next()
-	if err != nil {
-		return nil, err
+func (r *segmentReader) read() {
+	next := read{}
+	if r.ahead != nil {
+		next = <-r.ahead
+	} else {
+		next.frame, next.end = r.lines.frame()
 	}
-	if !bytes.HasPrefix(line, []byte(framePrefix)) {
-		return nil, errors.New("a line is not a frame")
+	if next.end == nil && next.frame.At.Before(r.at) {
+		next = read{end: errors.New("its times are out of order")}
 	}
-	f := &framedText{}
-	if err := json.Unmarshal(line, f); err != nil {
-		return nil, err
-	}
-	if f.At.Before(r.at) {
-		return nil, errors.New("its times are out of order")
-	}
-	return f, nil
+	r.pending, r.end = next.frame, next.end
+}
+
+// readAhead makes the segment read its frames in the background, until its end or until it is stopped.
+func (r *segmentReader) readAhead() (stop func()) {
+	frames, stopped := make(chan read, framesAhead), make(chan struct{})
+	r.ahead = frames
+	go func() {
+		for next := (read{}); next.end == nil; {
+			next.frame, next.end = r.lines.frame()
+			select {
+			case frames <- next:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return func() { close(stopped) }
 }
 
 // step applies the next frame and returns its events if they are wanted. The error at the
@@ -242,14 +274,10 @@ func (r *segmentReader) step(wantEvents bool) ([]keyspace.Event, error) {
 	}
 	f := r.pending
 	r.pending, r.started = nil, true
-	var err error
-	if wantEvents && len(f.Events) > 0 {
-		err = json.Unmarshal(f.Events, &f.frame.Events)
+	if !wantEvents {
+		f.Events = nil
 	}
-	var events []keyspace.Event
-	if err == nil {
-		events, err = r.apply(&f.frame)
-	}
+	events, err := r.apply(f)
 	if err != nil {
 		r.end = err
 	}

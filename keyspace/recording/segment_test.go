@@ -217,9 +217,9 @@ func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
 func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
 	var s keyspace.Snapshot
 	n := 0
-	fill(t, reflect.ValueOf(&s.Server).Elem(), &n)
-	fill(t, reflect.ValueOf(&s.Nodes).Elem(), &n)
-	fill(t, reflect.ValueOf(&s.Cost).Elem(), &n)
+	check.Fill(reflect.ValueOf(&s.Server).Elem(), &n)
+	check.Fill(reflect.ValueOf(&s.Nodes).Elem(), &n)
+	check.Fill(reflect.ValueOf(&s.Cost).Elem(), &n)
 	s.At = begin
 	all := []keyspace.Snapshot{s}
 	for i := range 60 {
@@ -300,7 +300,7 @@ func unzip(t testing.TB, file []byte) []byte {
 func TestASegmentHasEveryField(t *testing.T) {
 	var want keyspace.Snapshot
 	n := 0
-	fill(t, reflect.ValueOf(&want).Elem(), &n)
+	check.Fill(reflect.ValueOf(&want).Elem(), &n)
 	want.Locks[0].Node, want.Locks[1].Node = "a", "b" // in their order
 	other := keyspace.Snapshot{At: want.At.Add(-time.Second)}
 	for name, all := range map[string][]keyspace.Snapshot{"the full state": {want}, "a frame": {other, want}} {
