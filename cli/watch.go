@@ -56,7 +56,7 @@ server does not answer at the end of --for, the exit code is 1.
 A lock is reported as stolen only with proof: another holder has the same deadline,
 or the library publishes its releases and has published none. With other libraries, a
 DEL and a SET by another client look like a release and the next acquire, and are
-printed as these.
+printed as these: "released …, or deleted".
 
 A finding about a lock or a risk for all locks is printed once, with advice.`,
 		Example: `  locktop watch --match 'lock:orders:*'

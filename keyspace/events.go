@@ -54,16 +54,27 @@ func (e Event) Ended() time.Time {
 	return e.At
 }
 
-// MayHave says what may have happened to a hold whose end has no known reason; "" if nothing is known of it.
-func (e Event) MayHave() string {
-	if len(e.Possible) == 0 {
-		return ""
+// Readings returns the kinds of what may have happened; nil: just this one, or nothing is known of it. A
+// release without a message looks like a deletion by another client.
+func (e Event) Readings() []EventKind {
+	if e.Kind == Released && !e.Announced {
+		return []EventKind{Released, Deleted}
 	}
-	kinds := make([]string, len(e.Possible))
-	for i, k := range e.Possible {
-		kinds[i] = string(k)
+	return e.Possible
+}
+
+// MayHave says what may have happened, besides the kind of the event: "or deleted", "released or evicted"; "" if
+// nothing else can be said.
+func (e Event) MayHave() (text string) {
+	for i, k := range e.Readings() {
+		if i > 0 {
+			text += " or "
+		}
+		if k != e.Kind {
+			text += string(k)
+		}
 	}
-	return strings.Join(kinds, " or ")
+	return strings.TrimSpace(text)
 }
 
 // TakenBy returns the holder that has taken the place of the holder of a Stolen, Replaced

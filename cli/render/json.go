@@ -294,7 +294,7 @@ type FindingEvent struct {
 
 // EventOf returns the JSON form of e.
 func EventOf(e keyspace.Event) Event {
-	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held), Possible: e.Possible}
+	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held), Possible: e.Readings()}
 	if e.Holder.ID != "" {
 		j.Holder = new(HolderOf(e.Holder, e.Ended()))
 	}

@@ -96,8 +96,11 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, LockName(e.Lock.ID(), databases))
 	if e.Holder.ID != "" {
 		by := "by"
-		if e.Kind == keyspace.Stolen || e.Kind == keyspace.Replaced {
+		switch {
+		case e.Kind == keyspace.Stolen || e.Kind == keyspace.Replaced:
 			by = "from"
+		case e.Kind.Ends() && !e.Announced && e.Kind != keyspace.HandedOver: // whose doing it was is not known
+			by = "of"
 		}
 		fmt.Fprintf(&s, " %s %s", by, HolderName(e.Holder))
 	}
@@ -113,9 +116,7 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
 	}
-	if may := e.MayHave(); may != "" && e.Kind == keyspace.Renewed {
-		s.WriteString(", or acquired again after its deadline")
-	} else if may != "" {
+	if may := e.MayHave(); may != "" {
 		fmt.Fprintf(&s, ", %s", may)
 	}
 	if next, taken := e.TakenBy(); taken {

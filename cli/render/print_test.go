@@ -345,10 +345,10 @@ func TestAStolenLockNamesBothHolders(t *testing.T) {
 		takenBy string
 	}{
 		{keyspace.Stolen, []keyspace.Holder{thief}, "stolen lock:a from victim, held for 1.5 s, taken by thief, 2 waiting, set-nx", "token-2"},
-		{keyspace.Lost, []keyspace.Holder{thief}, "lost lock:a by victim, held for 1.5 s, taken by thief, 2 waiting, set-nx", "token-2"},
-		{keyspace.Lost, []keyspace.Holder{victim}, "lost lock:a by victim, held for 1.5 s, 2 waiting, set-nx", ""}, // as it was last
+		{keyspace.Lost, []keyspace.Holder{thief}, "lost lock:a of victim, held for 1.5 s, taken by thief, 2 waiting, set-nx", "token-2"},
+		{keyspace.Lost, []keyspace.Holder{victim}, "lost lock:a of victim, held for 1.5 s, 2 waiting, set-nx", ""}, // as it was last
 		{keyspace.Replaced, []keyspace.Holder{thief}, "replaced lock:a from victim, held for 1.5 s, then thief, 2 waiting, set-nx", "token-2"},
-		{keyspace.Released, []keyspace.Holder{thief}, "released lock:a by victim, held for 1.5 s, 2 waiting, set-nx", ""},
+		{keyspace.Released, []keyspace.Holder{thief}, "released lock:a of victim, held for 1.5 s, or deleted, 2 waiting, set-nx", ""},
 	} {
 		e := keyspace.Event{
 			At: noon, Kind: c.kind, Held: 1500 * time.Millisecond, Holder: victim,

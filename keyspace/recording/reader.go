@@ -28,10 +28,10 @@ type Reader struct {
 	open    int // the segment that is read; -1: none
 	file    *os.File
 	segment *segmentReader
-	stop    func()            // of the frames that segment reads ahead
+	stop    func()            // stops the frames that segment reads in the background; nil: it reads none so
 	shown   keyspace.Snapshot // of the state of segment, without events
 	asked   time.Time         // of the last call of At
-	skipped bool              // segment is before open: Walk has used an index
+	skipped bool              // frames of segment are missing: Walk has used an index, or has read ahead
 	aheadOf int               // the segment whose index is read in the background
 	ahead   <-chan func()
 	every   time.Duration // time between the last two frames of a segment; 0 = unknown
@@ -177,10 +177,7 @@ func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil
 	}
-	r.stop()
-	err := r.file.Close()
-	r.file = nil
-	return err
+	return r.file.Close()
 }
 
 // At returns the newest snapshot that is not later than t, or the first snapshot if
@@ -313,7 +310,11 @@ func (r *Reader) openSegment(n int) error {
 		return err
 	}
 	_ = r.Close() // it was only read
-	r.open, r.file, r.segment, r.stop, r.shown, r.skipped = n, f, segment, segment.readAhead(), keyspace.Snapshot{}, false
+	r.open, r.file, r.segment, r.shown, r.skipped = n, f, segment, keyspace.Snapshot{}, false
+	if r.stop != nil {
+		r.stop()
+		r.stop = segment.readAhead()
+	}
 	return nil
 }
 

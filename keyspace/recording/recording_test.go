@@ -191,11 +191,15 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 	check.True(t, renewals != 0, "no renewal was recorded")
 }
 
-// A recording that is closed before its end leaves no goroutine that reads ahead: synctest waits for all.
-func TestACloseEndsTheReadingAhead(t *testing.T) {
+// A walk that ends before the recording leaves no goroutine that reads: synctest waits for all. The state after it is right.
+func TestAWalkEndsItsReading(t *testing.T) {
 	all := story(time.Minute, 5)
 	file := record(t, all)
-	synctest.Test(t, func(t *testing.T) { at(t, open(t, file), all[0].At, time.Time{}) })
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, file)
+		check.NoError(t, r.Walk(all[0].At, all[9].At, visitor(func(keyspace.Delta, bool) {}), nil))
+		same(t, at(t, r, all[30].At, time.Time{}), all[30])
+	})
 }
 
 func TestTextsOfAnyBytesAreKept(t *testing.T) {

@@ -11,6 +11,11 @@ import (
 // state at from, or the first one, and before the state at to. Instead of all frames of a
 // segment load gets its index, if there is one; a nil load gets none.
 func (r *Reader) Walk(from, to time.Time, v Visitor, load Load) error {
+	r.stop = func() {}
+	defer func() {
+		r.stop()
+		r.stop, r.skipped = nil, true // frames may be lost
+	}()
 	state, err := r.At(from, time.Time{})
 	if err != nil {
 		return err
