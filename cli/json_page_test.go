@@ -281,7 +281,7 @@ func printRareKeys(p jsonPage) {
 	for section, document := range map[string]any{
 		"list": render.DocumentOf(view), "inspect": inspectionOf(&c, inspection{View: view}, queue),
 		"doctor": diagnosisOf("", view, snap).json(),
-		"watch": render.EventOf(keyspace.Event{At: now, Kind: keyspace.Stolen, Possible: []keyspace.EventKind{keyspace.Released}, Lock: l, Holder: keyspace.Holder{ID: "v", Since: now.Add(-time.Second)},
+		"watch": render.EventOf(keyspace.Event{At: now, Kind: keyspace.Stolen, Possible: []keyspace.EventKind{keyspace.Released}, Lock: l, Holder: keyspace.Holder{ID: "v", Since: now.Add(-time.Second), Late: time.Second},
 			Waiter: keyspace.Waiter{ID: "w"}, Held: time.Second}),
 		"watch finding": render.FindingEvent{At: render.Timestamp(now), Event: findingName, KeyedFinding: render.KeyedFindingOf(keyspace.Finding{Lock: id})},
 		"entry":         render.EntryOf(keyspace.Entry{Node: "a:1", Key: "\xff", Type: "string", Value: "\xff"}, 0),

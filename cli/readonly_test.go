@@ -243,7 +243,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	as := []string{"-u", "redis://locktop:c4nary@" + addr}
 	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
 	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
-	got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...)
+	got := locktop(t, append([]string{"watch", "--for", "2s"}, as...)...)
 	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
 	checkNothingRefused(t, addr)
 	for _, c := range []struct{ without, said string }{

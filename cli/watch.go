@@ -168,7 +168,8 @@ type watcher struct {
 	scanned    bool                // all keys have been read once
 	began      time.Time           // of the first check by warn
 	scanNoted  bool                // a note says that the first scan goes on
-	nextReport time.Time           // time of the next check by reportFindings
+	lateNoted  bool
+	nextReport time.Time // time of the next check by reportFindings
 }
 
 // findingKey identifies a finding without the numbers in its text.
@@ -288,6 +289,12 @@ func (w *watcher) warn() {
 	w.lastWarn = time.Now()
 	known := w.source.Known()
 	w.noteScan(known)
+	far := slices.IndexFunc(known.Nodes, func(n keyspace.Node) bool { return n.Ping >= farAway })
+	if late := known.Watch.Lag; far >= 0 && late >= slowRead && !w.lateNoted {
+		w.lateNoted = true
+		w.notes.note("a round trip to the server takes %s, and changes are read up to %s late: shorter holds may be missed",
+			humanize.Precise(known.Nodes[far].Ping), humanize.Precise(late))
+	}
 	if w.warned = known.Scanned() && unreachable(known.Nodes) == "" && len(known.Problems) > 0; w.warned {
 		w.notes.warning("%s", strings.Join(known.Problems, "; "))
 	}
@@ -307,6 +314,12 @@ func (w *watcher) noteScan(known keyspace.Snapshot) {
 		w.notes.note("the first scan goes on, %s: until it ends, holds under a name that begins like no known lock may be missed", strings.TrimPrefix(soFar, "so far, "))
 	}
 }
+
+// A server with a round trip of farAway is worth a note if changes are read as late as slowRead.
+const (
+	farAway  = 50 * time.Millisecond
+	slowRead = 250 * time.Millisecond
+)
 
 // longScan is how long a scan lasts that is worth a note.
 const longScan = time.Second

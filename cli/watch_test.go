@@ -362,9 +362,11 @@ func TestAWatchSaysThatItsFirstScanGoesOn(t *testing.T) {
 		for range 3 {
 			w.warn()
 			time.Sleep(findingsInterval)
+			source.known.Watch.Lag, source.known.Nodes[0].Ping = 400*time.Millisecond, 100*time.Millisecond
 		}
 		check.Equal(t, said.String(), "locktop: the first scan goes on, 11 % of the keys read: until it ends, holds under a name that begins like no known lock may be missed\n"+
-			"locktop: the first scan has ended; holds shorter than 6 s may be missed\n")
+			"locktop: the first scan has ended; holds shorter than 6 s may be missed\n"+
+			"locktop: a round trip to the server takes 100 ms, and changes are read up to 400 ms late: shorter holds may be missed\n")
 	})
 }
 

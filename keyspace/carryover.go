@@ -48,7 +48,7 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	if seen {
 		l.Key = was.Key // one copy of the key
 	}
-	if l.TTLSet = 0; !began.IsZero() {
+	if l.TTLSet = 0; !began.IsZero() && d.Late == 0 {
 		l.TTLSet = TTLAt(l.Expires, d.At)
 	}
 	if !seen || !sharesHolder(was, l) {
@@ -153,10 +153,10 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		switch {
 		case held && d.lapsed(was, before, *h): // since its new lease, at least
 		case held && (h.Since.IsZero() || !before.Since.IsZero()):
-			h.Since, h.Seen = before.Since, before.Seen
+			h.Since, h.Late, h.Seen = before.Since, before.Late, before.Seen
 		case held, began.IsZero():
 		case h.Since.IsZero():
-			h.Since = began
+			h.Since, h.Late = began, d.Late
 		case d.Lag > 0: // the time in a token is that of the attempt, on the clock of the client
 			h.Since = Earliest(Later(h.Since, began.Add(-d.Lag)), began)
 		}

@@ -140,7 +140,7 @@ func samePast(a, b *Past) bool { return a == b || a != nil && b != nil && *a == 
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Depth == b.Depth && a.Mode == b.Mode &&
-		a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.ConnectedAt.Equal(b.ConnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
+		a.Since.Equal(b.Since) && a.Late == b.Late && a.Seen.Equal(b.Seen) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.ConnectedAt.Equal(b.ConnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
 }
 
 func sameWaiter(a, b Waiter) bool {

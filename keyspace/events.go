@@ -173,6 +173,7 @@ type Differ struct {
 	MissedEvents bool          // the server could not be read for a while: time and reason of an end are unknown
 	Reason       EventKind     // the known reason why holds ended; empty = unknown
 	Possible     []EventKind   // with the reason Vanished: the kinds of what may have happened
+	Late         time.Duration // a new lock was found by a scan: it may be so much older than this read
 	Repeated     bool          // the lock has changed more than once since the last read
 	Slack        time.Duration // a hold that ends by so much before its deadline counts as expired
 	Lag          time.Duration // by which a change is reported or read late, at most; 0 = unknown

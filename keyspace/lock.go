@@ -160,17 +160,18 @@ type Past struct {
 
 // Holder is one holder of a lock.
 type Holder struct {
-	ID             string    `json:"id,omitzero"`              // what the library stores: a token, a hash field, …
-	Label          string    `json:"label,omitzero"`           // the readable part of the ID; "" if there is none
-	Depth          int       `json:"depth,omitzero"`           // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
-	Mode           Mode      `json:"mode,omitzero"`            // Read or Write for an RW lock
-	Since          time.Time `json:"since,omitzero"`           // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
-	Seen           time.Time `json:"seen,omitzero"`            // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
-	Expires        time.Time `json:"expires,omitzero"`         // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
-	Renewed        time.Time `json:"renewed,omitzero"`         // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
-	Addr           string    `json:"addr,omitzero"`            // address of the connection whose name is the label, or the host of several; "" = unknown
-	DisconnectedAt time.Time `json:"disconnected_at,omitzero"` // since when the client with this label is disconnected; zero = connected or unknown
-	ConnectedAt    time.Time `json:"connected_at,omitzero"`    // if it is disconnected: when its connection was listed last
+	ID             string        `json:"id,omitzero"`              // what the library stores: a token, a hash field, …
+	Label          string        `json:"label,omitzero"`           // the readable part of the ID; "" if there is none
+	Depth          int           `json:"depth,omitzero"`           // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
+	Mode           Mode          `json:"mode,omitzero"`            // Read or Write for an RW lock
+	Since          time.Time     `json:"since,omitzero"`           // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Late           time.Duration `json:"late_ns,omitzero"`         // if a scan found the hold: by how much Since may be later than its begin; 0 = it is exact
+	Seen           time.Time     `json:"seen,omitzero"`            // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
+	Expires        time.Time     `json:"expires,omitzero"`         // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	Renewed        time.Time     `json:"renewed,omitzero"`         // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
+	Addr           string        `json:"addr,omitzero"`            // address of the connection whose name is the label, or the host of several; "" = unknown
+	DisconnectedAt time.Time     `json:"disconnected_at,omitzero"` // since when the client with this label is disconnected; zero = connected or unknown
+	ConnectedAt    time.Time     `json:"connected_at,omitzero"`    // if it is disconnected: when its connection was listed last
 }
 
 // Waiter is a client that waits for the lock, as far as the format shows it.
@@ -373,7 +374,11 @@ func (l *Lock) Age(now time.Time) (longest Age) {
 }
 
 // Age returns how long the hold has lasted.
-func (h Holder) Age(now time.Time) Age { return ageOf(h.Since, h.Seen, now) }
+func (h Holder) Age(now time.Time) Age {
+	age := ageOf(h.Since, h.Seen, now)
+	age.AtLeast = age.AtLeast || h.Late > 0
+	return age
+}
 
 // Age returns how long the waiter has been waiting.
 func (w Waiter) Age(now time.Time) Age { return ageOf(w.Since, w.Seen, now) }

@@ -345,7 +345,7 @@ const eventOwner = 22
 func (s *state) details(e *keyspace.Event) string {
 	held, depth, ttl, taken := "", "", "", ""
 	if e.Held > 0 {
-		held = "held for " + humanize.Duration(e.Held)
+		held = "held for " + keyspace.Age{Duration: e.Held, AtLeast: e.Holder.Late > 0}.String()
 	}
 	if e.Holder.Depth > 1 {
 		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, e.Holder.Depth)

@@ -279,7 +279,10 @@ type Event struct {
 	TakenBy *Holder `json:"taken_by,omitzero"` // the holder that has taken the place of holder
 	Waiter  *Waiter `json:"waiter,omitzero"`
 	HeldMS  *int64  `json:"held_ms,omitzero"` // of the hold that ended
-	TTLMS   *int64  `json:"ttl_ms,omitzero"`  // absent: a hold has ended
+
+	HeldAtLeast bool `json:"held_at_least,omitzero"`
+
+	TTLMS *int64 `json:"ttl_ms,omitzero"` // absent: a hold has ended
 
 	Possible []keyspace.EventKind `json:"possible,omitzero"` // of gone: what may have happened
 	Votes    []Vote               `json:"votes,omitzero"`    // of a Redlock
@@ -294,7 +297,7 @@ type FindingEvent struct {
 
 // EventOf returns the JSON form of e.
 func EventOf(e keyspace.Event) Event {
-	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held), Possible: e.Readings()}
+	j := Event{At: Timestamp(e.At), Event: e.Kind, LockID: LockIDOf(e.Lock.ID()), Format: e.Lock.Format, HeldMS: lasting(e.Held), HeldAtLeast: e.Held > 0 && e.Holder.Late > 0, Possible: e.Readings()}
 	if e.Holder.ID != "" {
 		j.Holder = new(HolderOf(e.Holder, e.Ended()))
 	}

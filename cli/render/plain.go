@@ -114,7 +114,7 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Depth))
 	}
 	if e.Held > 0 {
-		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
+		fmt.Fprintf(&s, ", held for %s", keyspace.Age{Duration: e.Held, AtLeast: e.Holder.Late > 0})
 	}
 	if may := e.MayHave(); may != "" {
 		fmt.Fprintf(&s, ", %s", may)

@@ -147,6 +147,7 @@ func (c *coder) hold(h *Hold) {
 	text(c, &h.Holder.Addr)
 	text(c, &h.Holder.Mode)
 	number(c, &h.Holder.Depth)
+	number(c, &h.Holder.Late)
 	c.moment(&h.From)
 	list(c, &h.Renewed, func(c *coder, t *time.Time) { c.times(t) })
 	c.moment(&h.To)

@@ -131,7 +131,7 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 		free = a.free
 	}
 	h.From = began(holder, at, free, kind)
-	if h.update(l, holder, at); kind == keyspace.Acquired {
+	if h.update(l, holder, at); !h.Found && holder.Late == 0 {
 		h.TTL = keyspace.TTLAt(cmp.Or(holder.Expires, l.Expires), at)
 		h.First = h.TTL
 	}
@@ -154,7 +154,7 @@ func began(h keyspace.Holder, at, free time.Time, kind keyspace.EventKind) Momen
 	}
 	switch {
 	case !h.Since.IsZero():
-		return between(keyspace.Later(keyspace.Earliest(h.Since, at), free), at)
+		return between(keyspace.Later(keyspace.Earliest(h.Since.Add(-h.Late), at), free), at)
 	case kind == keyspace.Acquired:
 		return Moment{At: at, Grade: Exact}
 	default:

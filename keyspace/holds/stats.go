@@ -109,8 +109,8 @@ type length struct {
 // lengths returns the lengths of the holds whose begin and end are known, the shortest first.
 func (p Past) lengths() (all []length) {
 	for _, h := range p.Holds {
-		if _, most := h.Held(time.Time{}); h.To.Grade == Exact && most > 0 {
-			all = append(all, length{most, h.End.Kind == keyspace.Expired})
+		if least, most := h.Held(time.Time{}); h.To.Grade == Exact && most > 0 {
+			all = append(all, length{least, h.End.Kind == keyspace.Expired})
 		}
 	}
 	slices.SortFunc(all, func(a, b length) int { return int(a.length - b.length) })

@@ -46,6 +46,7 @@ type scanState struct {
 	pass      *scanPass // nil between two passes
 	passStart time.Time
 	passTime  time.Duration // duration of the last pass
+	before    time.Time     // begin of the last pass over all keys
 	passWait  time.Duration // of the current pass: on the network
 	scannedAt time.Time     // end of the last pass over all keys
 	scanTime  time.Duration // duration of the last pass over all keys
@@ -305,7 +306,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.scan.unread = p.filter.unread
 	}
 	if p.complete() {
-		w.scan.scannedAt, w.scan.scanTime = time.Now(), w.scan.passTime
+		w.scan.scannedAt, w.scan.scanTime, w.scan.before = time.Now(), w.scan.passTime, w.scan.passStart
 	}
 	w.scan.complete = w.scan.complete || p.complete()
 	w.scan.cost = p.cost
@@ -335,6 +336,7 @@ func (w *Watcher) addFound(ctx context.Context, p *scanPass, found []candidate) 
 			continue
 		}
 		d := w.newDiffer()
+		d.Late = time.Since(w.scan.before)
 		d.Watched = d.Watched && w.scan.unread.String() == "" // it may have existed, and have become readable
 		if d.Watched && !asked {
 			r, err := w.readReplication(ctx)

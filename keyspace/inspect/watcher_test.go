@@ -49,6 +49,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
 	check.Equal(t, second.Locks[1].Holders[0].Since, second.At, "b is held since")
+	check.True(t, second.Locks[1].Holders[0].Late > 0, "a scan has found b, which may be older")
 
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "SET", "b", "token:3", "PX", 60_000)
