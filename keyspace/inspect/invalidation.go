@@ -132,6 +132,7 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 	_ = rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
 	c.ps = rdb.Subscribe(ctx)
 	go func() {
+		defer c.notify() // when closedWith knows it
 		defer close(c.ended)
 		defer rdb.Close()
 		c.run(ctx)
@@ -277,7 +278,6 @@ func (c *invalidationConn) run(ctx context.Context) {
 	c.mu.Lock()
 	c.state.err = err
 	c.mu.Unlock()
-	c.notify()
 }
 
 // subscribe opens the connection and subscribes to the channels one by one, so that a

@@ -301,3 +301,18 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 func (l *log) acquired(token string) bool {
 	return slices.ContainsFunc(l.all(), func(e reportedEvent) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
 }
+
+// A watcher that a lost connection wakes finds it closed, and replaces it at once: without that, short holds are missed.
+func TestALostConnectionWakesItsWatcherWhenItIsKnown(t *testing.T) {
+	rdb := realServer(t)
+	for range 20 {
+		wake := make(chan struct{}, 1)
+		c := dialInvalidations(rdb.Options(), []string{"lock:"}, nil, wake)
+		<-c.ready
+		<-wake
+		check.NoError(t, rdb.ClientKillByFilter(t.Context(), "SKIPME", "yes").Err())
+		<-wake
+		_, closed := c.closedWith()
+		check.Require(t, closed, "the connection wakes the watcher before it is known as closed")
+	}
+}
