@@ -75,8 +75,10 @@ func (p *program) watch(ctx context.Context, t *connect.Target, s *selection, o 
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	var source eventSource = &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}
-	if !t.Many {
+	var source eventSource
+	if t.Many {
+		source = &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}
+	} else {
 		one := inspect.NewWatcher(s.scanner(t.Client, t.DB))
 		defer one.Close()
 		source = one

@@ -133,6 +133,9 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 				w.out.sees(t, ` (stolen|replaced) `+key+` from `+token+`, held for .*, (taken by|then) `+otherToken+`,`)
 			}
 			w.out.sees(t, ` expired lock:b of `)
+			if name == "redis" {
+				check.Equal(t, strings.Count(sent(t, addr, "CLIENT", "LIST").String(), " name=locktop"), 2, "connections, for commands and for reports")
+			}
 
 			w.stop()
 			w.exits(t, exitInterrupted)

@@ -24,6 +24,7 @@ type candidate struct {
 	place      int            // in the deadlineQueue, if it is due
 	quiet      uint32         // checks without a request of another client that no statistics count
 	oversized  bool           // everything but its elements is read
+	light      bool           // its elements were measured together with the types of other keys, and may be read
 	small      bool           // the command that reads a whole value may take the place of one that is denied
 	partial    bool           // companions could not be read
 	shared     bool           // other keys may have the same idle time

@@ -316,3 +316,31 @@ func TestALostConnectionWakesItsWatcherWhenItIsKnown(t *testing.T) {
 		check.Require(t, closed, "the connection wakes the watcher before it is known as closed")
 	}
 }
+
+// A scan over a slow network reads what is reported meanwhile, between its stages.
+func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:standing", "token:standing")
+	w := NewWatcher(NewScanner(rdb, justTokens()))
+	defer w.Close()
+	for w.tracking.mode() != keyspace.Push || !w.scan.complete {
+		_, _, err := w.Next(t.Context())
+		check.NoError(t, err)
+	}
+	for network, reads := range map[time.Duration]bool{0: false, 50 * time.Millisecond: true} {
+		key := fmt.Sprint("lock:", network)
+		w.scan.pass, w.scan.next = nil, time.Time{}
+		check.NoError(t, w.scanSome(t.Context(), time.Now()))
+		check.Require(t, w.scan.pass.pause != nil, "a scan is never interrupted")
+		do(t, rdb, "SET", key, "token:new")
+		for c, reported := w.tracking.conn, false; !reported; time.Sleep(time.Millisecond) {
+			c.mu.Lock()
+			reported = c.changes.reports(key) > 0 && len(w.tracking.wake) > 0
+			c.mu.Unlock()
+		}
+		w.scan.pass.networkTime = network
+		check.NoError(t, w.scan.pass.pause(t.Context()))
+		check.Equal(t, w.locks.known[key] != nil, reads, "with a network time of %v, a lock that is reported is read during a scan", network)
+		check.NoError(t, w.cycle(t.Context(), false))
+	}
+}

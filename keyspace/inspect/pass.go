@@ -23,12 +23,13 @@ type scanPass struct {
 	history        string    // of writes, when the pass began: master_replid
 	now            time.Time // the server's clock at the last step
 	cost           keyspace.Cost
-	sized          bool               // DBSIZE has told the number of keys
-	networkTime    time.Duration      // of the last page
-	budget         *Budget            // nil = no limit: the stages run concurrently
-	concurrentFrom time.Duration      // network time from which the stages run concurrently; 0 = never
-	conn           meteredConn        // for SCAN
-	newConn        func() meteredConn // opens a connection for a worker
+	sized          bool                            // DBSIZE has told the number of keys
+	networkTime    time.Duration                   // of the last page
+	pause          func(ctx context.Context) error // between two stages of a step; nil: there is none
+	budget         *Budget                         // nil = no limit: the stages run concurrently
+	concurrentFrom time.Duration                   // network time from which the stages run concurrently; 0 = never
+	conn           meteredConn                     // for SCAN
+	newConn        func() meteredConn              // opens a connection for a worker
 	cursors        cursors
 	verified       bool // after the last page, the server is the process that the pass began with
 	pagesPerStep   int  // of the last step
@@ -141,10 +142,14 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 		workers[i] = &filterWorker{filter: &p.filter, conn: p.newConn(), unread: make(unread),
 			newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
 	}
-	if err = p.runFilter(ctx, &next, pages, workers); err == nil {
+	if err = p.runFilter(ctx, &next, pages, workers); err == nil && p.pause != nil {
+		err = p.pause(ctx)
+	}
+	if err == nil {
 		for _, w := range workers {
 			found = append(found, w.passed...)
 		}
+		found = slices.DeleteFunc(found, func(c candidate) bool { k := p.filter.known[c.name]; return k != nil && !k.partial })
 		found, err = p.reader.detect(ctx, found)
 	}
 	p.account(workers)

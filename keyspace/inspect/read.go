@@ -3,12 +3,14 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"locktop/keyspace"
 )
@@ -62,9 +64,11 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 			r.notLocks = append(r.notLocks, c.name)
 		}
 	}
+	var both errgroup.Group // over a slow network, one wait is better than two
+	counted := r.countSubscribers(ctx, &both, matched)
 	err := r.readRelated(ctx, matched)
-	if err == nil {
-		err = r.countSubscribers(ctx, matched)
+	if err = errors.Join(err, both.Wait()); err == nil {
+		counted()
 	}
 	return matched, err
 }
@@ -190,32 +194,43 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 	return nil
 }
 
-// countSubscribers counts the subscribers to the channels of the keys. Without the
-// permission it sets nothing.
-func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
+// countSubscribers counts the subscribers to the channels of the keys, in a goroutine of the group. The function that
+// it returns stores the numbers. Without the permission it stores nothing.
+func (r *reader) countSubscribers(ctx context.Context, group *errgroup.Group, all []candidate) (store func()) {
 	var listened []*candidate
+	var channels [][]string
 	for i := range all {
-		if all[i].heard != nil {
-			listened = append(listened, &all[i])
+		if c := &all[i]; c.heard != nil {
+			listened, channels = append(listened, c), append(channels, c.heard.Channels(*c.entry))
 		}
 	}
-	for some := range slices.Chunk(listened, batchSize) {
-		counts := make([]*redis.MapStringIntCmd, len(some))
-		err := r.conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
-			for i, c := range some {
-				counts[i] = p.PubSubNumSub(ctx, c.heard.Channels(*c.entry)...)
+	if len(listened) == 0 {
+		return func() {}
+	}
+	counts := make([]*redis.MapStringIntCmd, len(listened))
+	conn := r.conn
+	conn.cost, conn.answeredBy = keyspace.Cost{}, make(map[redis.Cmder]string)
+	group.Go(func() error {
+		for from := 0; from < len(counts); from += batchSize {
+			err := conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
+				for i := from; i < min(from+batchSize, len(counts)); i++ {
+					counts[i] = p.PubSubNumSub(ctx, channels[i]...)
+				}
+			})
+			if err != nil {
+				return err
 			}
-		})
-		if err != nil {
-			return err
 		}
-		for i, c := range some {
+		return nil
+	})
+	return func() {
+		r.conn.cost.Add(conn.cost)
+		for i, c := range listened {
 			if counts[i].Err() == nil {
 				c.entry.Subscribers = counts[i].Val()
 			}
 		}
 	}
-	return nil
 }
 
 // read reads keys in batches, without the elements of oversized ones. A key that is gone, has
@@ -458,7 +473,11 @@ func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
 	substituted := r.substituted("string")
 	for i := range all {
 		c := &all[i]
-		if c.small = false; slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
+		if c.small = false; c.light && !r.substituted(c.typ) {
+			c.oversized = false
+			continue
+		}
+		if slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
 			sized = append(sized, c)
 		}
 	}

@@ -99,7 +99,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 		}
 	}
 	asked := w.reader.conn.cost.Commands
-	more, err := w.fetchTypes(ctx, unknown)
+	more, err := w.fetchTypes(ctx, unknown, all)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 			others = append(others, standIns(w.reader.formats, key)...)
 		}
 	}
-	more, err := w.fetchTypes(ctx, own)
+	more, err := w.fetchTypes(ctx, own, nil)
 	if err != nil || len(others)+len(more) == 0 {
 		return err
 	}
@@ -272,20 +272,35 @@ func (w *Watcher) worthChecking(key string) bool {
 
 // fetchTypes returns the unknown keys that a format can match, with their types. It
 // checks a limited number of keys, so that many changed keys that are not locks do not
-// delay the locks. A pass finds the others.
-func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidate, err error) {
+// delay the locks. A pass finds the others. Over a slow network it measures these keys and the known ones in the
+// same round trip.
+func (w *Watcher) fetchTypes(ctx context.Context, keys []string, known []candidate) (all []candidate, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	keys = keys[:min(len(keys), maxUnknown)]
-	types := make([]*redis.StatusCmd, len(keys))
+	types, weights, slow := make([]*redis.StatusCmd, len(keys)), make(map[string]*redis.IntCmd), w.stepTime() > shortScanTime
 	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
 		for i, key := range keys {
-			types[i] = p.Type(ctx, key)
+			if types[i] = p.Type(ctx, key); slow {
+				weights[key] = p.MemoryUsage(ctx, key, maxElements)
+			}
+		}
+		for _, c := range known {
+			if slow && c.typ != "string" {
+				weights[c.name] = p.MemoryUsage(ctx, c.name, maxElements)
+			}
 		}
 	})
 	if err != nil {
 		return nil, err
+	}
+	light := func(key string) bool {
+		weight := weights[key]
+		return weight != nil && weight.Err() == nil && weight.Val() <= maxElementBytes
+	}
+	for i := range known {
+		known[i].light = light(known[i].name)
 	}
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
@@ -293,7 +308,7 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidat
 		case w.scanner.index.needOf(key, typ) == needNone:
 			w.locks.ignored[key] = time.Now()
 		default:
-			all = append(all, candidate{name: key, typ: typ})
+			all = append(all, candidate{name: key, typ: typ, light: light(key)})
 		}
 	}
 	return all, nil

@@ -268,6 +268,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		if was != "" && p.server.RunID != "" && p.server.RunID != was {
 			return errRestarted
 		}
+		if w.scan.pass != nil {
+			p.networkTime = w.scan.pass.networkTime
+		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.known = w.locks.known // not changed during a step
 		before := w.server.info
@@ -278,6 +281,10 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.possible.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
+		p.pause = w.catchUp
+		if err := w.catchUp(ctx); err != nil {
+			return err
+		}
 	} else {
 		w.scan.pass.cost.Commands, w.scan.pass.cost.WaitTime, w.scan.pass.cost.ServerTime = 0, 0, 0
 	}
@@ -312,6 +319,15 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	w.scan.cost = p.cost
 	w.scan.cost.Add(w.reader.conn.takeCost())
 	return nil
+}
+
+// catchUp reads the changes that were reported during a scan over a slow network. It is called between two stages
+// of the scan: none of them has read locks that are not stored yet.
+func (w *Watcher) catchUp(ctx context.Context) error {
+	if len(w.tracking.wake) == 0 || w.stepTime() <= shortScanTime || !w.scan.complete {
+		return nil
+	}
+	return w.refresh(ctx, false)
 }
 
 // addFound adds the locks on a page that are not known yet. Known locks are read when their
