@@ -19,6 +19,9 @@ type pendingReason struct {
 	flushed  bool      // a database was emptied, and no change of the lock was reported
 	reports  int       // of changes of the lock
 	since    time.Time // first report, local clock; zero = none
+
+	next  *candidate // the lock with its next holder, as it was read meanwhile; nil: it had none
+	later change     // of the lock, after that read
 }
 
 // endings is what a watcher knows of the ends of holds.
@@ -67,11 +70,13 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 	if evicted, err := evictions.evictedSince(ctx, w, aliveAt); err != nil || evicted && now.lock.Key == "" {
 		return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, keyspace.Evicted}}, err
 	}
-	if p.late && reported || change.repeated.Sub(change.since) > maxUnread { // another change, before the read that came late or after it
+	if p.next == nil && (p.late && reported || change.repeated.Sub(change.since) > maxUnread) { // another change, before the read that came late or after it
 		return ending{kind: keyspace.Vanished}, nil // it may have ended at a deadline that was not read
 	}
 	announced, late := w.releaseAnnounced(was), p.late || reported && w.tracking.conn != nil && w.times.readEnd.Sub(change.since) > maxUnread
-	p.reports += c.reports(key)
+	if p.next == nil {
+		p.reports += c.reports(key)
+	}
 	replaced := wasReplaced(was.lock, now.lock) && p.reports < 2
 	came := p.conn == w.tracking.conn && p.mark <= w.tracking.marks.received
 	switch {
@@ -80,7 +85,10 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 	case !announced && !late && w.tracking.conn == nil: // changes are not reported
 		return ending{kind: keyspace.Replaced}, nil
 	case !pending:
-		p = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, false, p.reports, change.since}
+		p = pendingReason{conn: w.tracking.conn, mark: w.tracking.sendMark(ctx), replaced: wasReplaced(was.lock, now.lock), late: late, reports: p.reports, since: change.since}
+		if p.replaced {
+			p.next = &now
+		}
 	case p.conn != w.tracking.conn && late: // messages on the old connection are lost
 		return ending{kind: keyspace.Vanished}, nil
 	case (p.conn != w.tracking.conn || came) && !announced && replaced:

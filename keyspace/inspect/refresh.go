@@ -202,6 +202,13 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		delete(w.locks.denied, key)
+		was, open, err := w.settleNext(ctx, was, now, &c, evictions)
+		if err != nil {
+			return err
+		}
+		if open {
+			continue
+		}
 		reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
 		changed := w.reportedAt(key, c)
 		end, err := w.endingOf(ctx, was, now, c, evictions)
@@ -229,6 +236,34 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		events = d.Events
 	}
 	return nil
+}
+
+// settleNext stores the hold that was read while it was open why the one before had ended, if it has ended, too. It
+// returns the lock as it is known then.
+func (w *Watcher) settleNext(ctx context.Context, was, now candidate, c *changes, evictions *evictionCheck) (known candidate, open bool, err error) {
+	key := was.lock.Key
+	p := w.endings.pending[key]
+	if p.next == nil || p.next.lock.SoleHolder() == now.lock.SoleHolder() {
+		return was, false, nil
+	}
+	if c.reports(key) > 0 {
+		p.later = c.of[key]
+		w.endings.pending[key] = p
+	}
+	end, err := w.endingOf(ctx, was, *p.next, *c, evictions)
+	if err != nil || end.open {
+		return was, end.open, err
+	}
+	d := w.newDiffer()
+	d.Reason, d.Possible, d.Reported = end.kind, end.possible, w.reportedAt(key, changes{})
+	delete(w.endings.pending, key)
+	d.Spread, d.Held = was.spread+p.next.spread, w.heldFor(was, p.since)
+	w.updateLock(was, *p.next, true, &d)
+	if c.reports(key) == 0 && !p.later.since.IsZero() {
+		c.add(key, p.later)
+	}
+	known, _ = w.locks.known.get(key)
+	return known, false, nil
 }
 
 // noteRead notes that locks were read between since, on the local clock, and now.

@@ -158,3 +158,26 @@ func TestTheClockOfIdleTimesIsBehindThatOfTheServer(t *testing.T) {
 	_, ok := lruSecond("", now)
 	check.False(t, ok, "without a clock it is known")
 }
+
+// A hold that was read while it was open why the one before had ended is told, also if it has ended by then.
+func TestAHoldBetweenTwoReadsOfAnEndIsTold(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
+	w := NewWatcher(NewScanner(rdb, justTokens()))
+	defer w.Close()
+	for w.tracking.mode() != keyspace.Push || !w.scan.complete {
+		_, _, err := w.Next(t.Context())
+		check.NoError(t, err)
+	}
+	do(t, rdb, "SET", "lock:a", "token:2", "PX", 60_000)
+	next := check.Must(w.reader.detect(t.Context(), []candidate{{name: "lock:a", typ: "string"}}))(t)
+	w.endings.pending["lock:a"] = pendingReason{conn: w.tracking.conn, replaced: true, late: true, reports: 1, since: time.Now(), next: &next[0]}
+	do(t, rdb, "DEL", "lock:a")
+	w.unreported.take()
+	check.NoError(t, w.refreshKeys(t.Context(), []string{"lock:a"}, changes{}))
+	var got []string
+	for _, e := range w.unreported.events {
+		got = append(got, string(e.Kind)+" "+e.Holder.ID)
+	}
+	check.Equal(t, fmt.Sprint(got), "[replaced token:1 acquired token:2 released token:2]", "events")
+}
