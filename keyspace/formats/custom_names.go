@@ -48,7 +48,7 @@ var vocabulary = usesOf(map[wordUse]string{
 })
 
 // usesOf returns the uses of each word, from the words with each use.
-func usesOf[Use ~uint8](words map[Use]string) map[string]Use {
+func usesOf[Use ~uint8 | ~uint16](words map[Use]string) map[string]Use {
 	all := make(map[string]Use)
 	for use, text := range words {
 		for word := range strings.FieldsSeq(text) {
