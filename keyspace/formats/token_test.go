@@ -50,11 +50,12 @@ func TestConfidenceOfTokens(t *testing.T) {
 		want       keyspace.Confidence
 	}{
 		{"lock:a", id, false, keyspace.Likely},
-		{"lock:a", "anything at all", false, keyspace.Likely},
+		{"lock:a", "anything", false, keyspace.Likely},
+		{"lock:a", "anything at all", false, keyspace.Possible},
 		{"lock:id", id, true, keyspace.Likely}, // the name contains lock before id
 		{"leader", id, false, keyspace.Likely},
-		{"leader", "some text", true, keyspace.Likely},
-		{"leader", "some text", false, keyspace.Possible},
+		{"leader", "some-text", true, keyspace.Likely},
+		{"leader", "some-text", false, keyspace.Possible},
 		{"orders:1", id, true, keyspace.Possible},
 		{"orders:1", id, false, keyspace.No},
 		{"session:1", id, true, keyspace.No},
