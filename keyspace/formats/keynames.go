@@ -127,7 +127,7 @@ func countsHolds(key, value string) bool {
 
 // The names of numbers: lock_token:7, lockindex, orders:lock:epoch; and search-index, token:42.
 var (
-	numberOfLock  = regexp.MustCompile(`(?i)(lock|mutex|lease|leader|semaphore)s?[_-]?` + numbers + `([^\w-]|$)|(^|[^\w-])` + numbers + `[^\w-]*$`)
+	numberOfLock  = regexp.MustCompile(`(?i)(lock|mutex|lease|leader|semaphore)s?[_-]?(` + numbers + `|counts?|attempts|retries|failures)([^\w-]|$)|(^|[^\w-])` + numbers + `[^\w-]*$`)
 	numberOfThing = regexp.MustCompile(`(?i)[_-]` + numbers + `[^a-z]*$|(^|[^\w-])` + numbers + `[^\w-]`)
 	numbers       = "(" + strings.ReplaceAll(numberWords, " ", "|") + ")"
 )

@@ -40,7 +40,7 @@ func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Co
 	case sure == keyspace.No, countsHolds(key, value), denies(value), short && last&property != 0:
 		return keyspace.No
 	case !expires && short && value != "1", // a counter
-		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)):
+		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)), shapeOf(value) == markShape && isLockOut(key):
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
