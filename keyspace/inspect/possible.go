@@ -193,6 +193,7 @@ func (o *observed) observe(now candidate) {
 	case was.Holders[0].ID != is.Holders[0].ID && (was.Holders[0].Label == "" || was.Holders[0].Label != is.Holders[0].Label):
 		// The value of an object also changes when its owner notes in it that it lives; its label stays.
 		o.newValues++
+	case len(is.Holders[0].ID) < keyspace.MinTokenLen && is.ReadAt.After(was.Expires): // the next holder may have the same value
 	case goneAt.IsZero() && !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > keyspace.DeadlineJitter:
 		o.renewals++
 	}
