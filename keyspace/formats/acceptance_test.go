@@ -27,7 +27,7 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	snap := scan(t, rdb)
 	check.Require(t, len(snap.Locks) == 2, "found %q", keys(snap))
 	l, other := snap.Locks[0], snap.Locks[1]
-	check.True(t, l.Key == key && l.Holders[0].ID == value && l.Kind == keyspace.Unknown, "found %+v", l)
+	check.True(t, l.Key == key && l.Holders[0].ID == value && l.Kind == keyspace.Mutex, "found %+v", l)
 	check.True(t, other.Key == "lock:\xff\x00" && other.Holders[0].ID == "\x1b]52;c;\x07" && other.Depth() == 2, "found %+v", other)
 }
 

@@ -47,11 +47,11 @@ func byName() []keyspace.Format {
 			Samples:  []keyspace.Sample{opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0)},
 		}),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
-		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Certain)}.under("mutex:",
+		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Likely)}.under("mutex:",
 			about("redis-semaphore-mutex", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
 				"the name begins with mutex:, and the value is a UUID"),
-			labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)),
-			opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)),
+			labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Likely, 10*time.Second)),
+			opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Likely, 10*time.Second)),
 		redisSemaphore(),
 		// Hangfire.Redis.StackExchange: a UUID that is the same in all locks of a process.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
@@ -60,33 +60,14 @@ func byName() []keyspace.Format {
 			Prefixes: []string{"{hangfire}:", "hangfire:"},
 			Samples:  []keyspace.Sample{opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
 		}),
-		// The job locks of BullMQ and Bull: the worker's UUID, in BullMQ with the number of the
-		// current job.
-		opaque(func(v string) bool {
-			if len(v) < 36 || !isUUID(v[:36]) {
-				return false
-			}
-			number, numbered := strings.CutPrefix(v[36:], ":")
-			return v[36:] == "" || numbered && digits(number, 1, 10)
-		}, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq: src/commands; github.com/OptimalBits/bull: lib/commands",
-				"the name is prefix:queue:job:lock, and the value is a worker's UUID"),
-			Match: func(key string) bool {
-				return strings.HasSuffix(key, ":lock") && strings.Count(key, ":") >= 3 && !strings.HasPrefix(strings.TrimPrefix(key, "{"), "hangfire")
-			},
-			Companion: ends(":stalled-check"), // a timer of the queue that looks like a lock
-			Samples: []keyspace.Sample{
-				opaqueSample("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second),
-				opaqueSample("a job of Bull", "bull:video:88:lock", sampleUUID2, keyspace.Certain, 30*time.Second),
-			},
-		}),
+		bullmq(),
 		// node's redis-lock: the deadline in ms.
-		unchecked(opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Likely)).format(keyspace.Format{
 			About: about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock: index.js",
 				"the name begins with lock., and the value is a time in ms"),
 			Prefixes: []string{"lock."},
 			Actions:  valueActions(),
-			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Certain, 20*time.Second)},
+			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Likely, 20*time.Second)},
 		})),
 		// node's redis-promise-lock: the time of the acquire.
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("redis-promise-lock:",
@@ -96,7 +77,7 @@ func byName() []keyspace.Format {
 		simpleRedisMutex(),
 		// node-resque's plugins JobLock and QueueLock: the deadline in seconds, under a name that ends
 		// with the arguments of the job.
-		unchecked(opaque(func(v string) bool { return digits(v, 10, 10) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		unchecked(opaque(func(v string) bool { return digits(v, 10, 10) }, certainWith("workerslock:")).format(keyspace.Format{
 			About: about("node-resque", "node-resque", "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
 				"the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds"),
 			Match: func(key string) bool {
@@ -131,14 +112,14 @@ func byName() []keyspace.Format {
 				"the name begins with qo_, and the value is a UUID that contains the time"),
 			opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour))),
 		// The lock of a client that fills a dogpile.cache.
-		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("_lock",
+		stringLock{token: timedHex, sure: fixed(keyspace.Likely)}.under("_lock",
 			about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
 				"the name begins with _lock, and the value is a UUID that contains the time"),
-			opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)),
+			opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Likely, 20*time.Second)),
 		// Python's python-redis-lock: base64 of 18 bytes under lock:, by default without a TTL.
 		// Waiters block on a list, which exists only for a moment after a release. 24 hexadecimal digits are an object ID.
 		opaque(func(s string) bool {
-			return len(s) == 24 && only(s, "+/") && s != strings.ToLower(s) && s != strings.ToUpper(s)
+			return len(s) == 24 && only(s, "+/") && !isHex(strings.ToLower(s), 24)
 		}, fixed(keyspace.Likely)).format(keyspace.Format{
 			About: about("python-redis-lock", "python-redis-lock", "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
 				"the name begins with lock:, and the value is base64 of 18 bytes"),
@@ -155,7 +136,7 @@ func byName() []keyspace.Format {
 		}),
 		// Lock in Python's walrus: 32 raw bytes under lock:. Waiters block on a list, which remains
 		// after a release.
-		opaque(func(v string) bool { return isRaw(v, 32) }, fixed(keyspace.Certain)).format(keyspace.Format{
+		opaque(func(v string) bool { return isRaw(v, 32) }, fixed(keyspace.Likely)).format(keyspace.Format{
 			About: about("walrus", "walrus", "github.com/coleifer/walrus: walrus/lock.py",
 				"the name begins with lock:, and the value is 32 raw bytes"),
 			BlockingWait: true,
@@ -164,7 +145,7 @@ func byName() []keyspace.Format {
 			Actions: listActions(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
 				"take an element from lock.event:{name}"),
 			Samples: []keyspace.Sample{
-				opaqueSample("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
+				opaqueSample("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Likely, 20*time.Second),
 			},
 		}),
 		unchecked(huey()),
@@ -207,19 +188,19 @@ func byName() []keyspace.Format {
 				"the name begins with l:, and the value is a UUID without dashes"),
 			opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)),
 		// .NET's RedLock.net and Python's pottery.
-		opaque(isUUID, needsTTL(keyspace.Certain)).under("redlock:",
+		opaque(isUUID, needsTTL(keyspace.Likely)).under("redlock:",
 			about("redlock-net", "RedLock.net, pottery", "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
 				"the name begins with redlock:, and the value is a UUID"),
-			opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)),
+			opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Likely, 30*time.Second)),
 		// Trigger locks in quartz-redis-jobstore: the ID of the scheduler.
-		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
+		opaque(anyToken, needsTTL(keyspace.Likely)).format(keyspace.Format{
 			About: about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
 				"the name has trigger_lock:, a group and a name"),
 			Match: func(key string) bool {
 				before, rest, ok := strings.Cut(key, "trigger_lock:")
 				return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
 			},
-			Samples: []keyspace.Sample{opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
+			Samples: []keyspace.Sample{opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Likely, 10*time.Minute)},
 		}),
 		// Java's lock4j: a random UUID without dashes.
 		opaque(func(v string) bool {
@@ -230,10 +211,10 @@ func byName() []keyspace.Format {
 				"the name begins with lock4j:, and the value is a UUID without dashes"),
 			opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)),
 		// Java's alturkovic/distributed-lock: a UUID, the same in all keys of one acquire.
-		opaque(isUUID, needsTTL(keyspace.Certain)).under("distributed_lock:",
+		opaque(isUUID, needsTTL(keyspace.Likely)).under("distributed_lock:",
 			about("alturkovic", "alturkovic/distributed-lock", "github.com/alturkovic/distributed-lock: distributed-lock-redis",
 				"the name begins with distributed_lock:, and the value is a UUID"),
-			opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)),
+			opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Likely, 10*time.Second)),
 		// .NET's csredis and FreeRedis.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("csredis", "csredis, FreeRedis", "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
@@ -259,7 +240,7 @@ func byName() []keyspace.Format {
 			Samples: []keyspace.Sample{opaqueSample("a request that runs", "PHPREDIS_SESSION:k3v9q1sess_LOCK", "web-02|913", keyspace.Certain, 30*time.Second)},
 		}),
 		// Mutex in PHP's yii2-redis: 20 characters under a digest of the application and the name.
-		opaque(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) }, needsTTL(keyspace.Likely)).format(keyspace.Format{
+		opaque(func(v string) bool { return len(v) == 20 && only(v, "-_") }, needsTTL(keyspace.Likely)).format(keyspace.Format{
 			About: about("yii2", "yii2-redis", "github.com/yiisoft/yii2-redis: src/Mutex.php",
 				"the name is 37 hexadecimal digits, and the value 20 random characters"),
 			Match:   func(key string) bool { return isHex(key, 37) },

@@ -26,7 +26,7 @@ func byToken() []keyspace.Format {
 			}
 			made := madeAt(id, now)
 			return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
-		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir)", "github.com/podium/redis_mutex: lib/redis_mutex",
+		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir), redislock and ioredis-lock (npm)", "github.com/podium/redis_mutex: lib/redis_mutex",
 			"the value is a UUID that contains the time"),
 			opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)),
 		// Go's redsync, and gocron's lock, which uses redsync: base64 of 16 random bytes with
@@ -66,18 +66,12 @@ func byToken() []keyspace.Format {
 		// node's redlock: 16 random bytes in hexadecimal, the same in all keys of one acquire, under
 		// any name. Python's redis-lock-py (miintto) stores the same; its waiters subscribe.
 		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
+			About: about("node-redlock", "redlock (npm), redis-lock-py, lock4j without a prefix", "github.com/mike-marcacci/node-redlock: src/index.ts",
 				"the value is 16 random bytes in hexadecimal, as node's redlock writes them"),
 			Actions: announcing(tokenActions(), "poll; those of redis-lock-py receive ok on rlock-channel:{key}",
 				func(l keyspace.Lock) []string { return []string{"rlock-channel:" + l.Key, "ok"} }),
 			Samples: []keyspace.Sample{opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)},
 		}),
-		// Python's redlock-py: 22 random letters and digits. The tokens of bsm/redislock have the same
-		// length; that format comes first.
-		opaque(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }, anyKey(keyspace.Possible)).anywhere(
-			about("redlock-py", "redlock-py", "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
-				"the value is 22 letters and digits, as redlock-py writes them"),
-			opaqueSample("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)),
 		// Go's go-zero: 16 random letters and digits under any name. Laravel without a prefix and
 		// .NET's Foundatio store the same.
 		opaque(func(v string) bool { return len(v) == 16 && only(v, "") && !digits(v, 16, 16) }, anyKey(keyspace.Possible)).anywhere(

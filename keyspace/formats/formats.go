@@ -39,11 +39,11 @@ func byStructure() []keyspace.Format {
 		medallionReadersLock(),
 		medallionSemaphore(),
 		// .NET's DistributedLock.Redis. Its tokens identify the holder: machine, process, and a UUID.
-		stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
+		stringLock{token: medallionToken, sure: needsTTL(keyspace.Likely)}.format(keyspace.Format{
 			About: about("medallion", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
 				"the value is machine_process_UUID"),
 			Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-			Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+			Samples: []keyspace.Sample{labelled("WEB-01 process 4242", opaqueSample("held", "payroll:2026-11", sampleMachine+sampleHex1, keyspace.Likely, 30*time.Second))},
 		}),
 		symfony(),
 		magento(),

@@ -236,8 +236,9 @@ func mlanett() keyspace.Format {
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires = until
 				l.Evidence = []string{"it has no TTL: a second key has its deadline"}
+				return l, sure
 			}
-			return l, sure
+			return l, oneLess(sure)
 		},
 		Actions: actions,
 		Samples: []keyspace.Sample{s},
@@ -255,7 +256,7 @@ func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefi
 // resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
 // "true", under the class and the arguments of a job, without a TTL.
 func resqueLock() keyspace.Format {
-	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
+	f := endsByValue(certainWith("resque:"), func(s string) (time.Time, bool) {
 		if s == "true" {
 			return time.Time{}, true
 		}

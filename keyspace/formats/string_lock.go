@@ -96,6 +96,16 @@ func needsTTL(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
 	}
 }
 
+// certainWith returns certain for names with a mark of the library, and likely for others.
+func certainWith(mark string) func(string, bool) keyspace.Confidence {
+	return func(key string, _ bool) keyspace.Confidence {
+		if strings.Contains(key, mark) {
+			return keyspace.Certain
+		}
+		return keyspace.Likely
+	}
+}
+
 // anyKey is for tokens under any name: base is the confidence for a key that expires
 // and whose name suggests nothing.
 func anyKey(base keyspace.Confidence) func(string, bool) keyspace.Confidence {
