@@ -17,8 +17,8 @@ type Format struct {
 	About
 	Type          string     // the Redis type of its keys, or AnyType
 	MaxConfidence Confidence // upper bound of the confidence of Decode; No = Certain is possible
-	// Prefixes lists the possible beginnings of its key names. A name is longer than its
-	// prefix. Empty: any beginning.
+	// Prefixes lists the possible beginnings of its key names, behind the namespace of an
+	// application if there is one. A name is longer than its prefix. Empty: any beginning.
 	Prefixes []string
 	// Match reports whether a key with this name, which has one of the Prefixes, can be a
 	// lock of the format. Nil: every name can.
@@ -28,8 +28,8 @@ type Format struct {
 	// list, or any one field or element of another type. Nil: only the whole value decides.
 	Probe func(key, first string) Confidence
 	// Companion reports whether a name belongs to a key beside a lock (a queue, a fence,
-	// …). Such a key is never a lock itself, whatever other formats say. Nil: no such
-	// names.
+	// …). Such a key is never a lock itself, whatever other formats say. With Prefixes, the
+	// name has no namespace. Nil: no such names.
 	Companion func(key string) bool
 	// Related returns the companion keys of the lock in an entry. They are read as well,
 	// passed to Decode in Entry.Related, and never appear as locks themselves. Nil: none.
@@ -89,9 +89,43 @@ type About struct {
 
 // MatchesName reports whether a key with this name can be a lock of the format.
 func (f *Format) MatchesName(key string) bool {
-	longer := func(prefix string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) }
-	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(key))
+	_, _, ok := f.CutNamespace(key)
+	return ok
 }
+
+// CutNamespace cuts a key before a name of the format. The namespace is empty, or ends in
+// punctuation. found is false if the key has no such name.
+func (f *Format) CutNamespace(key string) (namespace, name string, found bool) {
+	if f.Prefixes == nil {
+		return "", key, f.HasName(key)
+	}
+	found = AnyName(key, func(s string) bool { name = s; return f.HasName(s) })
+	return key[:len(key)-len(name)], name, found
+}
+
+// HasName reports whether a name is one of the format, without a namespace.
+func (f *Format) HasName(name string) bool {
+	longer := func(prefix string) bool { return len(name) > len(prefix) && strings.HasPrefix(name, prefix) }
+	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(name))
+}
+
+// AnyName reports whether is holds for a key, or for what follows a punctuation mark in it.
+func AnyName(key string, is func(name string) bool) bool {
+	for at := range len(key) {
+		if (at == 0 || punctuation[key[at-1]]) && is(key[at:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// punctuation has the ASCII characters that are no letters and no digits.
+var punctuation = func() (all [256]bool) {
+	for c := range byte(0x80) {
+		all[c] = c < '0' || '9' < c && c|0x20 < 'a' || 'z' < c|0x20
+	}
+	return all
+}()
 
 // DecodeLock decodes an entry whose name matches the format, and adds to the result of
 // Decode what the format and the entry say of the lock.

@@ -18,7 +18,11 @@ import (
 func All() []keyspace.Format { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []keyspace.Format {
-	return slices.Concat(byStructure(), byName(), byToken(), handMade())
+	all := slices.Concat(byStructure(), byName(), byToken(), handMade())
+	for i, f := range all {
+		all[i] = inNamespaces(f)
+	}
+	return all
 })
 
 // byStructure lists the formats with a structure that no other library writes.

@@ -255,7 +255,13 @@ func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefi
 // resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
 // "true", under the class and the arguments of a job, without a TTL.
 func resqueLock() keyspace.Format {
-	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
+	sure := func(key string, _ bool) keyspace.Confidence {
+		if strings.HasPrefix(key, "lock:") { // as others name theirs
+			return keyspace.Likely
+		}
+		return keyspace.Certain
+	}
+	f := endsByValue(sure, func(s string) (time.Time, bool) {
 		if s == "true" {
 			return time.Time{}, true
 		}
@@ -263,10 +269,11 @@ func resqueLock() keyspace.Format {
 	})
 	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb",
 		"the name is lock: and a job's class, and the value a time in seconds, or true")
+	f.Prefixes = []string{"lock:", "resque:lock:", "loner:lock:", "resque:loner:lock:"}
 	f.Match = func(key string) bool {
-		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
+		_, rest, _ := strings.Cut(key, "lock:")
 		class, _, _ := strings.Cut(rest, ":")
-		return ok && class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
+		return class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
 	}
 	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
