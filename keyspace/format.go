@@ -89,24 +89,20 @@ type About struct {
 
 // MatchesName reports whether a key with this name can be a lock of the format.
 func (f *Format) MatchesName(key string) bool {
-	_, _, ok := f.CutNamespace(key)
-	return ok
-}
-
-// CutNamespace cuts a key before a name of the format. The namespace is empty, or ends in
-// punctuation. found is false if the key has no such name.
-func (f *Format) CutNamespace(key string) (namespace, name string, found bool) {
-	if f.Prefixes == nil {
-		return "", key, f.HasName(key)
-	}
-	found = AnyName(key, func(s string) bool { name = s; return f.HasName(s) })
-	return key[:len(key)-len(name)], name, found
+	return f.HasName(key) || f.Prefixes != nil && AnyName(key, f.HasName)
 }
 
 // HasName reports whether a name is one of the format, without a namespace.
 func (f *Format) HasName(name string) bool {
 	longer := func(prefix string) bool { return len(name) > len(prefix) && strings.HasPrefix(name, prefix) }
 	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(name))
+}
+
+// CutNamespace cuts a key that matches before its name. The namespace is empty, or ends in
+// punctuation.
+func (f *Format) CutNamespace(key string) (namespace, name string) {
+	AnyName(key, func(s string) bool { name = s; return f.HasName(s) })
+	return key[:len(key)-len(name)], name
 }
 
 // AnyName reports whether is holds for a key, or for what follows a punctuation mark in it.
@@ -208,8 +204,8 @@ func (e Entry) Truncated() bool {
 //
 // Arguments of the commands, and the IDs of the wanted lock, may contain placeholders
 // for the server's time plus an offset in ms: {ms+30000} is that time in ms, {s+30000}
-// in seconds, {f+30000} with a fraction, {iso-9000} as a date, {uniqid-9000} in the
-// form of PHP. {v1-9000/4a} and {v7-9000/4a} are UUIDs of that time whose other bits
+// in seconds, {f+30000} with a fraction, {iso-9000} as a date, {ruby-9000} and
+// {uniqid-9000} as Ruby and PHP write it. {v1-9000/4a} and {v7-9000/4a} are UUIDs of that time whose other bits
 // repeat the byte 4a; {v1hex-9000/4a} has no dashes, {v1b64-9000/4a} is base64.
 type Sample struct {
 	Name     string

@@ -281,31 +281,28 @@ func resqueLock() keyspace.Format {
 	return f
 }
 
-// redisMutex is the format of Ruby's redis-mutex: the deadline in seconds, without a
-// TTL.
-func redisMutex() keyspace.Format {
-	const prefix = "RedisMutex:"
-	f := endsByValue(fixed(keyspace.Certain), atSeconds)
-	f.About = about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",
-		"the name begins with RedisMutex:, and the value is a time in seconds")
-	f.Prefixes = []string{prefix}
-	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
-	s.Want.Confidence = keyspace.Certain
-	f.Samples = []keyspace.Sample{s}
-	return f
-}
-
 // whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: its value is its deadline"
 
+// tooLate is a TTL that no lock has: the value of machinery, a time, is also its TTL.
+const tooLate = 20 * 365 * 24 * time.Hour
+
+// endsUnder returns the format of such a lock under the names with a prefix.
+func endsUnder(prefix string, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
+	f := endsByValue(fixed(keyspace.Certain), read)
+	s.Want.Confidence = keyspace.Certain
+	f.About, f.Prefixes, f.Samples = about, []string{prefix}, []keyspace.Sample{s}
+	return f
+}
+
 // endsByValue returns the format of a lock whose value is its deadline. The value
-// counts only if the key has no TTL.
+// counts only if the key has no TTL, or one that is too late.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
 	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
 	return r.format(keyspace.Format{
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
-			if sure > keyspace.No && e.Expires.IsZero() {
+			if sure > keyspace.No && (e.Expires.IsZero() || e.Expires.Sub(e.Now) > tooLate) {
 				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > 366*24*time.Hour { // the default of ServiceStack.Redis is a year
 					return keyspace.Lock{}, keyspace.No
 				}
