@@ -107,21 +107,15 @@ func (f *Format) CutNamespace(key string) (namespace, name string) {
 
 // AnyName reports whether is holds for a key, or for what follows a punctuation mark in it.
 func AnyName(key string, is func(name string) bool) bool {
+	before := byte(':')
 	for at := range len(key) {
-		if (at == 0 || punctuation[key[at-1]]) && is(key[at:]) {
+		letter := '0' <= before && before <= '9' || 'a' <= before|0x20 && before|0x20 <= 'z' || before >= 0x80
+		if before = key[at]; !letter && is(key[at:]) {
 			return true
 		}
 	}
 	return false
 }
-
-// punctuation has the ASCII characters that are no letters and no digits.
-var punctuation = func() (all [256]bool) {
-	for c := range byte(0x80) {
-		all[c] = c < '0' || '9' < c && c|0x20 < 'a' || 'z' < c|0x20
-	}
-	return all
-}()
 
 // DecodeLock decodes an entry whose name matches the format, and adds to the result of
 // Decode what the format and the entry say of the lock.

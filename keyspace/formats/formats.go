@@ -18,7 +18,7 @@ import (
 func All() []keyspace.Format { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []keyspace.Format {
-	all := slices.Concat(byStructure(), byName(), applications(), byToken(), handMade())
+	all := slices.Concat(byStructure(), byName(), applications(), collections(), byToken(), handMade())
 	for i, f := range all {
 		all[i] = inNamespaces(f)
 	}

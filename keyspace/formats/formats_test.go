@@ -180,6 +180,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 		"job-lock:default:nightlyReport": 9 * time.Minute, "SEMAPHORE:encoder:GRABBED": 7 * time.Second,
 		"uniquejobs:0f6a3d528b1c4e7fa2d96c5b4a392817:LOCKED": 12 * time.Second,
 		"tw:scheduler:sentry.tasks.beacon":                   5 * time.Second, "RedisLock::default": 3 * time.Second, "lock:task_384": 3 * time.Second,
+		"LOCKED_RECORD_INFO_SYSTEM_CONFIG": 95 * time.Second,
 	}
 	for _, l := range scan(t, rdb).Locks {
 		if l.Format == "suo" {
@@ -299,7 +300,7 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 		shows := false
 		for _, s := range f.Samples {
 			shows = shows || len(s.Want.Waiters) > 0 || s.Want.Waiting > 0
-			check.True(t, !f.NoTTL || s.TTL <= 0 || f.Name == "python-redis-lock" || f.Name == "custom-zset",
+			check.True(t, !f.NoTTL || s.TTL <= 0 || f.Name == "python-redis-lock" || f.Type == "zset",
 				"%s: a library that sets no TTL left %q with one", f.Name, s.Name)
 		}
 		check.True(t, !shows || f.ShowsWaiters, "%s: a sample has waiters, and the format does not say that it shows them", f.Name)

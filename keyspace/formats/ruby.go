@@ -181,7 +181,15 @@ func sidekiqUniqueJobs() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: sidekiqActions(),
+		Actions: &keyspace.Actions{ // the end of the last hold deletes all keys of the digest
+			Keys: func(l keyspace.Lock) []string {
+				digest := strings.TrimSuffix(l.Key, uniqueLocked)
+				return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
+			},
+			Args:         holderIDs,
+			ForceRelease: script("sidekiq_release"),
+			WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
+		},
 		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
 			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
 			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Depth: 1}},
@@ -201,20 +209,6 @@ const (
 )
 
 func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
-
-// sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
-// digest.
-func sidekiqActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			digest := strings.TrimSuffix(l.Key, uniqueLocked)
-			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
-		},
-		Args:         holderIDs,
-		ForceRelease: script("sidekiq_release"),
-		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
-	}
-}
 
 // mlanett is the format of Ruby's redis-lock: the owner, host and process, in one key
 // and the deadline in another.
@@ -318,26 +312,19 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 // discourse is the format of Discourse's DistributedMutex: the deadline in seconds, in
 // a key that expires 1 s later.
 func discourse() keyspace.Format {
-	sure := anyKey(keyspace.Possible)
-	return keyspace.Format{
+	r := opaque(func(v string) bool { return digits(v, 10, 10) }, anyKey(keyspace.Possible))
+	return r.format(keyspace.Format{
 		About: about("discourse", "Discourse", "github.com/discourse/discourse: lib/distributed_mutex.rb",
 			"the value is a time in seconds, just before the key expires"),
-		Type:     "string",
 		Attempts: attempts(bySetNX),
-		Probe: func(key, first string) keyspace.Confidence {
-			if !digits(first, 10, 10) {
-				return keyspace.No
-			}
-			return sure(key, true)
-		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			at, ok := atSeconds(e.Value)
-			if !ok || !digits(e.Value, 10, 10) || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
+			if !ok || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
 				return keyspace.Lock{}, keyspace.No
 			}
-			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}, sure(e.Key, true)
+			return r.decode(e)
 		},
 		Actions: valueActions(),
 		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
-	}
+	})
 }
