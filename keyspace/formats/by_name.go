@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -93,19 +94,7 @@ func byName() []keyspace.Format {
 		unchecked(opaque(func(v string) bool { return digits(v, 10, 10) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("node-resque", "node-resque", "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
 				"the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds"),
-			Match: func(key string) bool {
-				if !strings.HasSuffix(key, "]") {
-					return false
-				}
-				for _, mark := range [...]string{"workerslock:", "lock:"} {
-					before, rest, found := strings.Cut(key, mark)
-					if found && (before == "" || strings.HasSuffix(before, ":")) {
-						args := strings.SplitN(rest, ":", 3)
-						return len(args) == 3 && strings.HasPrefix(args[2], "[")
-					}
-				}
-				return false
-			},
+			Match:   func(key string) bool { return strings.HasSuffix(key, "]") && jobWithArguments.MatchString(key) },
 			Actions: valueActions(),
 			Samples: []keyspace.Sample{
 				opaqueSample("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
@@ -230,6 +219,8 @@ func byName() []keyspace.Format {
 		goRedislockFair(),
 	}
 }
+
+var jobWithArguments = regexp.MustCompile(`(^|:)(workers)?lock:[^:]+:[^:]+:\[`)
 
 // blockingOn completes the format of a lock under lock: whose waiters block on a list beside it.
 func blockingOn(list string, stays time.Duration, noTTL bool, f keyspace.Format) keyspace.Format {

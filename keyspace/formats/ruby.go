@@ -77,7 +77,7 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
 		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
-			"the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times"),
+			"the name is SEMAPHORE: or uniquejobs:, a name and :GRABBED, and the hash holds tokens and times"),
 		NoTTL:        true,
 		BlockingWait: true,
 		Type:         "hash",
@@ -100,7 +100,17 @@ func redisSemaphoreRB() keyspace.Format {
 			l.Limit = l.Remaining + int(e.Len)
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: rubySemaphoreActions(),
+		Actions: &keyspace.Actions{ // the time of the acquire distinguishes two holds of one token
+			Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
+			Args: func(l keyspace.Lock) (seen []string) {
+				for _, h := range l.Holders {
+					seen = append(seen, h.ID, strconv.FormatInt(max(h.Since.UnixMilli(), 0), 10))
+				}
+				return seen
+			},
+			ForceRelease: script("ruby_semaphore_release"),
+			WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
+		},
 		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
 			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
 			Holders: []keyspace.Holder{{ID: "1", Depth: 1}},
@@ -121,27 +131,6 @@ const (
 
 // rubyFree returns the list of the free tokens.
 func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) + rubyAvailable }
-
-// rubySemaphoreActions put tokens back on the list. The time of the acquire
-// distinguishes two holds of one token.
-func rubySemaphoreActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
-		Args: func(l keyspace.Lock) []string {
-			var seen []string
-			for _, h := range l.Holders {
-				since := "0"
-				if !h.Since.IsZero() {
-					since = strconv.FormatInt(h.Since.UnixMilli(), 10)
-				}
-				seen = append(seen, h.ID, since)
-			}
-			return seen
-		},
-		ForceRelease: script("ruby_semaphore_release"),
-		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
-	}
-}
 
 // sidekiqUniqueJobs is the format of Ruby's sidekiq-unique-jobs from 7 on: a hash of the
 // jobs that hold the lock, each with the time of its acquire, and lists of the waiting
