@@ -25,7 +25,7 @@ func applications() []keyspace.Format {
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.under("SINGLE_BEAT_", about("single-beat", "single-beat",
 			"github.com/ybrs/single-beat: singlebeat/beat.py", "the name begins with SINGLE_BEAT_, and the value is host:process"),
 			opaqueSample("a program runs", "SINGLE_BEAT_celery_beat", "beat-1:4711", keyspace.Certain, 5*time.Second)),
-		stringLock{token: dated, sure: needsTTL(keyspace.Certain)}.under("tw:scheduler:", about("sentry-scheduler", "Sentry's scheduler of tasks",
+		opaque(func(v string) bool { return !timeIn(v).IsZero() }, needsTTL(keyspace.Certain)).under("tw:scheduler:", about("sentry-scheduler", "Sentry's scheduler of tasks",
 			"github.com/getsentry/sentry: src/sentry/taskworker/scheduler/runner.py", "the name begins with tw:scheduler:, and the value is a time"),
 			opaqueSample("a task that may not run again yet", "tw:scheduler:sentry.tasks.beacon", "{iso-5000}", keyspace.Certain, time.Hour)),
 		unchecked(opaque(func(v string) bool { return strings.HasPrefix(v, `{"status":"IN_PROGRESS"`) }, needsTTL(keyspace.Certain)).under("node-idempotency:",
@@ -54,12 +54,6 @@ func applications() []keyspace.Format {
 			"github.com/nitzanav/simple_redis_lock: lib/simple_redis_lock.rb", "the value is a time as Ruby writes it"),
 			opaqueSample("held", "lock:task_384", "{ruby-3000}", keyspace.Likely, 10*time.Second))),
 	}
-}
-
-// dated parses a token that is the time of the acquire.
-func dated(value string, now time.Time) (keyspace.Holder, bool) {
-	at := timeIn(value)
-	return keyspace.Holder{ID: value, Depth: 1, Since: plausibleStart(at, now)}, !at.IsZero()
 }
 
 const rubyLayout = "2006-01-02 15:04:05 -0700"

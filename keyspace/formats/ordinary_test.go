@@ -65,19 +65,6 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 	check.Equal(t, fmt.Sprint(keys(scan(t, rdb))), fmt.Sprint(want), "found")
 }
 
-// The holders of dramatiq's permits are not known, but the number of permits in use is.
-func TestPermitsThatAreOutAreHeld(t *testing.T) {
-	rdb := connect(t, servertest.RedisForTest(t).Addr())
-	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})
-	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
-	for _, l := range snap.Locks {
-		check.True(t, l.State(snap.At) == want[l.Key], "%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])
-		delete(want, l.Key)
-	}
-	check.True(t, len(want) == 0, "it does not see %v", want)
-}
-
 // ordinaryClasses are classes of keys that applications have by the thousand, each with the
 // command that creates its key with a number. None of them is a lock.
 var ordinaryClasses = []func(i int) []any{
