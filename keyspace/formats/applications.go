@@ -12,46 +12,46 @@ func applications() []keyspace.Format {
 	flag := func(v string) stringLock {
 		return opaque(func(value string) bool { return value == v }, fixed(keyspace.Certain))
 	}
-	loner := unchecked(flag("1").under("loners:queue:", about("resque-loner", "resque-loner", "github.com/resque/resque-loner: lib/resque-loner/helpers.rb",
+	loner := unchecked(flag("1").under("loners:queue:", about("resque-loner", "resque-loner", "github.com/resque/resque-loner@06c125b4fa: lib/resque-loner/helpers.rb",
 		"the name is loners:queue:, a queue, :job: and a digest, and the value is 1"),
 		opaqueSample("a job in the queue", "loners:queue:imports:job:"+sampleHex1, "1", keyspace.Certain, 0)))
 	loner.NoTTL = true
 	return []keyspace.Format{
 		loner,
 		unchecked(flag("b:1;").under("framework/schedule- framework/command-", about("laravel-schedule", "Laravel's scheduler",
-			"github.com/laravel/framework: src/Illuminate/Console/Scheduling/CacheEventMutex.php, CacheSchedulingMutex.php",
+			"github.com/laravel/framework@4b65349007: src/Illuminate/Console/Scheduling/CacheEventMutex.php, src/Illuminate/Console/Scheduling/CacheSchedulingMutex.php",
 			"the name has framework/schedule- or framework/command-, and the value is true as PHP writes it"), // newer ones have an owner: see laravel
 			opaqueSample("a task that runs", "framework/schedule-"+sampleHex1+"9b1c2d3e", "b:1;", keyspace.Certain, 24*time.Hour))),
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.under("SINGLE_BEAT_", about("single-beat", "single-beat",
-			"github.com/ybrs/single-beat: singlebeat/beat.py", "the name begins with SINGLE_BEAT_, and the value is host:process"),
+			"github.com/ybrs/single-beat@02bca99b0b: singlebeat/beat.py", "the name begins with SINGLE_BEAT_, and the value is host:process"),
 			opaqueSample("a program runs", "SINGLE_BEAT_celery_beat", "beat-1:4711", keyspace.Certain, 5*time.Second)),
 		opaque(func(v string) bool { return !timeIn(v).IsZero() }, needsTTL(keyspace.Certain)).under("tw:scheduler:", about("sentry-scheduler", "Sentry's scheduler of tasks",
-			"github.com/getsentry/sentry: src/sentry/taskworker/scheduler/runner.py", "the name begins with tw:scheduler:, and the value is a time"),
+			"github.com/getsentry/sentry@2f92e55edd: src/sentry/taskworker/scheduler/runner.py", "the name begins with tw:scheduler:, and the value is a time"),
 			opaqueSample("a task that may not run again yet", "tw:scheduler:sentry.tasks.beacon", "{iso-5000}", keyspace.Certain, time.Hour)),
 		unchecked(opaque(func(v string) bool { return strings.HasPrefix(v, `{"status":"IN_PROGRESS"`) }, needsTTL(keyspace.Certain)).under("node-idempotency:",
-			about("node-idempotency", "node-idempotency", "github.com/mahendraHegde/node-idempotency: packages/core/src/idempotency.ts",
+			about("node-idempotency", "node-idempotency", "github.com/mahendraHegde/node-idempotency@148eb76b9d: packages/core/src/idempotency.ts",
 				"the name begins with node-idempotency:, and the value has the status IN_PROGRESS"),
 			opaqueSample("a request", "node-idempotency:POST:/orders:7f3a", `{"status":"IN_PROGRESS","fingerPrint":"9f86d0"}`, keyspace.Certain, 24*time.Hour))),
 		opaque(func(v string) bool { return isHex(v, 24) }, needsTTL(keyspace.Likely)).where(hasDigest("unique:", 40),
-			about("sidekiq-enterprise", "Sidekiq Enterprise, as its users see it", "github.com/sidekiq/sidekiq/issues/5002",
+			about("sidekiq-enterprise", "Sidekiq Enterprise, as its users see it (sidekiq#5002)", "source not public",
 				"the name is unique: and a digest, and the value is the ID of a job"),
 			opaqueSample("a job in the queue", "unique:"+sampleHex1+"9b1c2d3e", "4f2b8c6a1d4e9a7b9c5d8e0f", keyspace.Likely, 4*time.Hour)),
-		unchecked(flag("").where(ends("~lock"), about("spring-cache", "Spring's cache", "github.com/spring-projects/spring-data-redis: DefaultRedisCacheWriter.java",
+		unchecked(flag("").where(ends("~lock"), about("spring-cache", "Spring's cache", "github.com/spring-projects/spring-data-redis@15f65f6997: src/main/java/org/springframework/data/redis/cache/DefaultRedisCacheWriter.java",
 			"the name is a cache and ~lock, and the value is empty"),
 			opaqueSample("a cache being cleared", "products~lock", "", keyspace.Certain, 0))),
 		unchecked(stringLock{token: moodleRequest, sure: needsTTL(keyspace.Certain)}.where(ends(".lock"), about("moodle", "Moodle",
-			"github.com/moodle/moodle: lib/classes/session/redis.php", "the name ends in .lock, and the value is [pid, a process,] a host and a request"),
+			"github.com/moodle/moodle@01309248d8: lib/classes/session/redis.php", "the name ends in .lock, and the value is [pid, a process,] a host and a request"),
 			labelled("web1:3121", opaqueSample("a request", "d7e78666cbb4e131.lock", "[pid 3121] web1:/mod/quiz/view.php?id=7", keyspace.Certain, 2*time.Hour)))),
 		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 			at, number, ok := cutLast(value, "-")
 			h, timed := rubyTime(at, now)
 			h.ID = value
 			return h, ok && timed && digits(number, 1, 6)
-		}}.anywhere(about("mario-redis-lock", "mario-redis-lock", "github.com/marioizquierdo/mario-redis-lock: lib/redis_lock.rb",
+		}}.anywhere(about("mario-redis-lock", "mario-redis-lock", "github.com/marioizquierdo/mario-redis-lock@0445f58e0b: lib/redis_lock.rb",
 			"the value is a time as Ruby writes it, and a number"),
 			opaqueSample("held", "RedisLock::default", "{ruby-3000}-523412", keyspace.Likely, 10*time.Second)),
 		unchecked(stringLock{sure: anyKey(keyspace.Possible), token: rubyTime}.anywhere(about("simple-redis-lock", "simple_redis_lock",
-			"github.com/nitzanav/simple_redis_lock: lib/simple_redis_lock.rb", "the value is a time as Ruby writes it"),
+			"github.com/nitzanav/simple_redis_lock@6f3e5a4151: lib/simple_redis_lock.rb", "the value is a time as Ruby writes it"),
 			opaqueSample("held", "lock:task_384", "{ruby-3000}", keyspace.Likely, 10*time.Second))),
 	}
 }

@@ -38,7 +38,7 @@ func byName() []keyspace.Format {
 		}, about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
 			"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
 			endsItself("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", time.Hour, whyByValue)),
-		endsUnder("cronlock.", atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock: cronlock",
+		endsUnder("cronlock.", atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock@04f9fb3e18: cronlock",
 			"the name begins with cronlock., and the value is a time in seconds"),
 			endsItself("a job that runs", "cronlock."+sampleHex2, "{s+86000000}", 86000*time.Second, whyByValue)),
 		endsUnder("RedisMutex:", atSeconds, about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",

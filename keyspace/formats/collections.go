@@ -10,7 +10,7 @@ import (
 // collections lists the formats of applications that store a lock in a hash or in a zset.
 func collections() []keyspace.Format {
 	const owner, transaction = "613_F0A1B2C3D4E5F607", "10.0.1.63:8091:4927604953972640934"
-	magento := fieldsUnder("LOCKED_RECORD_INFO_", about("magento-cache", "Magento's cache", "github.com/magento/magento2: lib/internal/Magento/Framework/Lock/Backend/Cache.php",
+	magento := fieldsUnder("LOCKED_RECORD_INFO_", about("magento-cache", "Magento's cache", "github.com/magento/magento2@565f63ee54: lib/internal/Magento/Framework/Lock/Backend/Cache.php",
 		"the name has LOCKED_RECORD_INFO_, and the data of the record begins with a process"), func(f map[string]string) (h keyspace.Holder) {
 		pid, _, ok := strings.Cut(f["d"], "-")
 		if at, timed := atSeconds(f["m"]); ok && timed && digits(pid, 1, 10) {
@@ -24,7 +24,7 @@ func collections() []keyspace.Format {
 	return []keyspace.Format{
 		magento,
 		// Without actions: the transaction would end the lock of another one that has the row since.
-		fieldsUnder("SEATA_ROW_LOCK_", about("seata", "Seata", "github.com/apache/incubator-seata: server, RedisLocker.java",
+		unchecked(fieldsUnder("SEATA_ROW_LOCK_", about("seata", "Seata", "github.com/apache/incubator-seata@4ce9afb8d4: server/src/main/java/org/apache/seata/server/storage/redis/lock/RedisLocker.java",
 			"the name begins with SEATA_ROW_LOCK_, and the hash has a transaction and a branch"), func(f map[string]string) (h keyspace.Holder) {
 			if f["branchId"] != "" {
 				h.ID = f["xid"]
@@ -32,15 +32,15 @@ func collections() []keyspace.Format {
 			return h
 		}, sample("a row of a transaction", 0, keyspace.Lock{
 			Key: "SEATA_ROW_LOCK_jdbc:mysql://db1/shop^^^orders^^^42", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: transaction, Depth: 1}},
-		}, "HSET SEATA_ROW_LOCK_jdbc:mysql://db1/shop^^^orders^^^42 xid "+transaction+" branchId 4927604953972640935 tableName orders pk 42")),
-		elementsUnder("lockf lockp", "hash", keyspace.RW, juicefsHolder, about("juicefs", "JuiceFS", "github.com/juicedata/juicefs: pkg/meta/redis_lock.go",
+		}, "HSET SEATA_ROW_LOCK_jdbc:mysql://db1/shop^^^orders^^^42 xid "+transaction+" branchId 4927604953972640935 tableName orders pk 42"))),
+		elementsUnder("lockf lockp", "hash", keyspace.RW, juicefsHolder, about("juicefs", "JuiceFS", "github.com/juicedata/juicefs@04fd74290f: pkg/meta/redis_lock.go",
 			"the name is lockf or lockp and an inode, and each field a session and an owner"), sample("a reader", 0, keyspace.Lock{
 			Key: "lockf24578", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: owner, Label: "session 613", Depth: 1, Mode: keyspace.Read}},
 		}, "HSET lockf24578 "+owner+" R")),
 		elementsUnder("semaphore_main:", "zset", keyspace.Semaphore, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
 			until, ok := atScore(1000 * m.Score)
 			return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, ok
-		}, about("advanced-semaphores", "asyncio-advanced-semaphores", "github.com/fabien-marty/asyncio-advanced-semaphores: redis/key.py, redis/lua",
+		}, about("advanced-semaphores", "asyncio-advanced-semaphores", "github.com/fabien-marty/asyncio-advanced-semaphores@d623811653: asyncio_advanced_semaphores/redis/key.py, asyncio_advanced_semaphores/redis/lua/release.lua",
 			"the name has semaphore_main:, and the zset a time for each permit"), sample("one permit", 25*time.Second, keyspace.Lock{
 			Key: "semaphore_main:db", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}},
 		}, "DEL semaphore_main:db", "ZADD semaphore_main:db {f+25000} "+sampleUUID1)),

@@ -188,7 +188,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 		}
 		age, timed := want[l.Key]
 		got := l.Age(clock(t, rdb)).Duration
-		check.True(t, (!timed || (got-age).Abs() <= time.Second) && (timed || got == 0), "%s is held for %v, want %v", l.Key, got, age)
+		check.True(t, (!timed || (got-age).Abs() <= 2*time.Second) && (timed || got == 0), "%s is held for %v, want %v", l.Key, got, age)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 	slices.Sort(names)
 	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "huey", "huey-expire", "laravel-schedule", "moodle",
 		"node-idempotency", "node-resque", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-loner", "rq-scheduler",
-		"simple-redis-lock", "spring-cache"}, "formats")
+		"seata", "simple-redis-lock", "spring-cache"}, "formats")
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for value, want := range map[string]bool{"*": true, "1": true, "locked": true, "TRUE": true, "7": false, "web-01:4242": false, "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e": false} {
 		load(t, rdb, []string{"SET", "medusa_lock:prod_1", value, "PX", "60000"})

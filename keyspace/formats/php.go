@@ -77,7 +77,7 @@ func nextcloud() keyspace.Format {
 	x := opaqueSample("held exclusively", "9a31c4/lockfiles/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
-		About: about("nextcloud", "Nextcloud, ownCloud", "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php, Memcache/Factory.php",
+		About: about("nextcloud", "Nextcloud, ownCloud", "github.com/nextcloud/server@0005a2442a: lib/private/Lock/MemcacheLockingProvider.php, lib/private/Memcache/Factory.php",
 			"the name ends in /lockfiles/ and a digest, and the value is a number of holders or exclusive"),
 		Match: hasDigest("/lockfiles/", 32),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
