@@ -2,6 +2,7 @@ package formats
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,10 +33,7 @@ func byName() []keyspace.Format {
 			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
 		// Periodic tasks in Go's machinery v1: the time of the next run in ns. The library uses the
 		// same number as the TTL, and never deletes the key.
-		endsUnder("machinery_lock_", func(v string) (time.Time, bool) {
-			at := timeIn(v)
-			return at, digits(v, 19, 19) && !at.IsZero()
-		}, about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
+		endsUnder("machinery_lock_", func(v string) (time.Time, bool) { return timeIn(v), digits(v, 19, 19) }, about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
 			"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
 			endsItself("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", time.Hour, whyByValue)),
 		endsUnder("cronlock.", atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock@04f9fb3e18: cronlock",
@@ -223,9 +221,14 @@ func byName() []keyspace.Format {
 var jobWithArguments = regexp.MustCompile(`(^|:)(workers)?lock:[^:]+:[^:]+:\[`)
 
 // blockingOn completes the format of a lock under lock: whose waiters block on a list beside it.
+// The element that wakes a waiter expires after stays, unless stays is 0.
 func blockingOn(list string, stays time.Duration, noTTL bool, f keyspace.Format) keyspace.Format {
 	f.NoTTL, f.BlockingWait, f.Companion = noTTL, true, begins(list)
-	f.Actions = listActions(func(key string) string { return list + strings.TrimPrefix(key, "lock:") }, stays, "take an element from "+list+"{name}")
+	f.Actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, list + strings.TrimPrefix(l.Key, "lock:")} }
+	f.Actions.Args = func(l keyspace.Lock) []string {
+		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
+	}
+	f.Actions.ForceRelease, f.Actions.WakeHint = script("list_release"), "take an element from "+list+"{name}"
 	return f
 }
 

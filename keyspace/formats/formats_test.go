@@ -302,7 +302,7 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "huey", "huey-expire", "laravel-schedule", "moodle",
+	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "laravel-schedule", "moodle",
 		"node-idempotency", "node-resque", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-loner", "rq-scheduler",
 		"seata", "simple-redis-lock", "spring-cache"}, "formats")
 	rdb := connect(t, servertest.RedisForTest(t).Addr())

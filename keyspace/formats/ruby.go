@@ -267,9 +267,6 @@ func resqueLock() keyspace.Format {
 // whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: its value is its deadline"
 
-// tooLate is a TTL that no lock has: the value of machinery, a time, is also its TTL.
-const tooLate = 20 * 365 * 24 * time.Hour
-
 // endsUnder returns the format of such a lock under the names with a prefix.
 func endsUnder(prefix string, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
 	f := endsByValue(fixed(keyspace.Certain), read)
@@ -285,7 +282,7 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 	return r.format(keyspace.Format{
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
-			if sure > keyspace.No && (e.Expires.IsZero() || e.Expires.Sub(e.Now) > tooLate) {
+			if sure > keyspace.No && (e.Expires.IsZero() || e.Expires.Sub(e.Now) > 20*365*24*time.Hour) { // machinery takes a time for a TTL
 				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > 366*24*time.Hour { // the default of ServiceStack.Redis is a year
 					return keyspace.Lock{}, keyspace.No
 				}
