@@ -33,13 +33,13 @@ func byName() []keyspace.Format {
 			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
 		// Periodic tasks in Go's machinery v1: the time of the next run in ns. The library uses the
 		// same number as the TTL, and never deletes the key.
-		endsUnder("machinery_lock_", func(v string) (time.Time, bool) { return timeIn(v), digits(v, 19, 19) }, about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
+		endsUnder("machinery_lock_", keyspace.Certain, func(v string) (time.Time, bool) { return timeIn(v), digits(v, 19, 19) }, about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
 			"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
 			endsItself("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", time.Hour, whyByValue)),
-		endsUnder("cronlock.", atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock@04f9fb3e18: cronlock",
+		endsUnder("cronlock.", keyspace.Certain, atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock@04f9fb3e18: cronlock",
 			"the name begins with cronlock., and the value is a time in seconds"),
 			endsItself("a job that runs", "cronlock."+sampleHex2, "{s+86000000}", 86000*time.Second, whyByValue)),
-		endsUnder("RedisMutex:", atSeconds, about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",
+		endsUnder("RedisMutex:", keyspace.Certain, atSeconds, about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",
 			"the name begins with RedisMutex:, and the value is a time in seconds"),
 			endsItself("held", "RedisMutex:Order:4711", "{f+8000}", 8*time.Second, whyByValue)),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
@@ -74,14 +74,9 @@ func byName() []keyspace.Format {
 				opaqueSample("a job of Bull", "bull:video:88:lock", sampleUUID2, keyspace.Certain, 30*time.Second),
 			},
 		}),
-		// node's redis-lock: the deadline in ms.
-		unchecked(opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock: index.js",
-				"the name begins with lock., and the value is a time in ms"),
-			Prefixes: []string{"lock."},
-			Actions:  valueActions(),
-			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Certain, 20*time.Second)},
-		})),
+		unchecked(endsUnder("lock.", keyspace.Likely, atMilli, about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock: index.js",
+			"the name begins with lock., and the value is a time in ms"),
+			opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Likely, 20*time.Second))),
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("redis-promise-lock:",
 			about("redis-promise-lock", "redis-promise-lock", "github.com/julian91/redis-promise-lock: src/lock.ts",
 				"the name begins with redis-promise-lock:"),

@@ -268,9 +268,9 @@ func resqueLock() keyspace.Format {
 const whyByValue = "it has no TTL: its value is its deadline"
 
 // endsUnder returns the format of such a lock under the names with a prefix.
-func endsUnder(prefix string, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
-	f := endsByValue(fixed(keyspace.Certain), read)
-	s.Want.Confidence = keyspace.Certain
+func endsUnder(prefix string, sure keyspace.Confidence, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
+	f := endsByValue(fixed(sure), read)
+	s.Want.Confidence = sure
 	f.About, f.Prefixes, f.Samples = about, []string{prefix}, []keyspace.Sample{s}
 	return f
 }
