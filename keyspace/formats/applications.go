@@ -26,7 +26,7 @@ func applications() []keyspace.Format {
 			"github.com/hyperf/hyperf@0978f52f50: src/crontab/src/Mutex/RedisTaskMutex.php, src/crontab/src/Mutex/RedisServerMutex.php",
 			"the name has framework/crontab- or hyperf/crontab-"),
 			opaqueSample("a server has the task", "hyperf/crontab-"+sampleHex1+"9b1c2d3e-sv", sampleHex2, keyspace.Certain, time.Hour))),
-		unchecked(flag("1").where(func(key string) bool { return strings.Contains(key, "unique:") && strings.HasSuffix(key, "}\n") },
+		unchecked(flag("1").where(func(key string) bool { return strings.HasSuffix(key, "}\n") && strings.Contains(key, "unique:") },
 			about("gocraft-work", "gocraft/work", "github.com/gocraft/work@0861e4f8b5: redis.go", "the name has unique:, a job and its arguments, and the value is 1"),
 			opaqueSample("a job in the queue", "work:unique:send_email:{\"to\":7}\n", "1", keyspace.Certain, 24*time.Hour))),
 		opaque(func(v string) bool { return isHex(v, 12) }, needsTTL(keyspace.Certain)).under("QueuedTrackingLock", about("matomo", "Matomo's QueuedTracking",
@@ -70,6 +70,9 @@ const rubyLayout = "2006-01-02 15:04:05 -0700"
 
 // rubyTime parses a time as Ruby writes it, with or without a fraction.
 func rubyTime(value string, now time.Time) (keyspace.Holder, bool) {
+	if len(value) < len(rubyLayout) || value[10] != ' ' { // most values
+		return keyspace.Holder{}, false
+	}
 	at, err := time.Parse(rubyLayout, value)
 	return keyspace.Holder{ID: value, Depth: 1, Since: plausibleStart(at, now)}, err == nil
 }

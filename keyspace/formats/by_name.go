@@ -186,7 +186,7 @@ func byName() []keyspace.Format {
 				"the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits"),
 			opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)),
 		stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}.where(func(key string) bool {
-			return strings.Contains(key, "PHPREDIS_SESSION:") && strings.HasSuffix(key, "_LOCK")
+			return strings.HasSuffix(key, "_LOCK") && strings.Contains(key, "PHPREDIS_SESSION:")
 		}, about("phpredis", "phpredis", "github.com/phpredis/phpredis: redis_session.c", "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process"),
 			opaqueSample("a request that runs", "PHPREDIS_SESSION:k3v9q1sess_LOCK", "web-02|913", keyspace.Certain, 30*time.Second)),
 		opaque(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) }, needsTTL(keyspace.Likely)).where(func(key string) bool { return isHex(key, 37) },
