@@ -15,8 +15,7 @@ func goRedislock() keyspace.Format {
 	return countedMutex(keyspace.Format{
 		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
 			"the name is in braces, and the value is lock_token: and a UUID"),
-		Prefixes: []string{"{"},
-		Match:    inBraces,
+		Match: inBraces,
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
@@ -83,7 +82,6 @@ func goRedislockFair() keyspace.Format {
 			"the name is in braces, and the value is one of the zset :queue beside it"),
 		ShowsWaiters: true,
 		Type:         "string",
-		Prefixes:     []string{"{"},
 		Match:        inBraces,
 		Probe:        probeIf(keyspace.Certain, func(first string) bool { return first != "" }),
 		Related:      beside("zset", queue),

@@ -90,24 +90,6 @@ func TestAFreeSemaphoreOfRedissonIsNotHeld(t *testing.T) {
 	}
 }
 
-// A client that waits on its channel proves a semaphore, whatever its name.
-func TestSubscribersProveASemaphoreThatLooksLikeAMutex(t *testing.T) {
-	rdb := connect(t, servertest.RedisForTest(t).Addr())
-	load(t, rdb, []string{"SET", "lock:pool", "5"}, []string{"SET", "lock:{latch}", "5"}, []string{"SET", "lock:mutex", "4242"})
-	for _, l := range possible(t, rdb).Locks {
-		check.Equal(t, l.Format, "set-nx", "without subscribers, %s is", l.Key)
-	}
-	s := servertest.Subscribe(t.Context(), rdb, "redisson_sc:{lock:pool}", "redisson_countdownlatch__channel__{lock:{latch}}")
-	defer s.Close()
-	check.Must(s.Receive(t.Context()))(t)
-	check.Must(s.Receive(t.Context()))(t)
-	for _, l := range scan(t, rdb).Locks {
-		check.True(t, l.Confidence == keyspace.Certain && l.Format == "redisson-count" && l.WaiterCount() == 1 && len(l.Holders) == 0, "it is %+v", l)
-	}
-	check.DeepEqual(t, keys(scan(t, rdb)), []string{"lock:pool", "lock:{latch}"}, "certain are")
-	check.Equal(t, only(t, rdb, "lock:{latch}").Kind, keyspace.Latch, "with a waiter on the channel of a latch, it is a")
-}
-
 // A deadline is at most a year ahead, as that of ServiceStack.Redis. Under a name without a word for locks, a
 // time that has passed is any time, and so is one in seconds that is far ahead.
 func TestATimeFarFromNowIsNoDeadline(t *testing.T) {

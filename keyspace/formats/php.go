@@ -68,21 +68,18 @@ func serialised(s string) bool {
 // strings.
 func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpper(s) }
 
-// nextcloud is the format of file locks in Nextcloud: the number of shared holders, or
+// nextcloud is the format of file locks in Nextcloud and ownCloud: the number of shared holders, or
 // a value for an exclusive holder.
 func nextcloud() keyspace.Format {
 	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
-	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
+	s := opaqueSample("shared by three", "9a31c4/lockfiles/"+sampleHex1, "3", keyspace.Certain, time.Hour)
 	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 shared holders"
-	x := opaqueSample("held exclusively", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	x := opaqueSample("held exclusively", "9a31c4/lockfiles/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
-		About: about("nextcloud", "Nextcloud", "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
-			"the name ends in /files/ and a digest, and the value is a number of holders or exclusive"),
-		Match: func(key string) bool {
-			at := len(key) - 32
-			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
-		},
+		About: about("nextcloud", "Nextcloud, ownCloud", "github.com/nextcloud/server@0005a2442a: lib/private/Lock/MemcacheLockingProvider.php, lib/private/Memcache/Factory.php",
+			"the name ends in /lockfiles/ and a digest, and the value is a number of holders or exclusive"),
+		Match: hasDigest("/lockfiles/", 32),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			l.Kind = keyspace.RW

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"locktop/keyspace"
@@ -18,6 +19,7 @@ func redislock() keyspace.Format {
 		Type:     "string",
 		Attempts: attempts(byScript(0, 1, 2)), // a renewal has no length of the metadata
 		Probe:    redislockToken,
+		Related:  beside("string", redislockFence),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			sure := redislockToken(e.Key, e.Value)
 			if sure == keyspace.No || e.Truncated() {
@@ -26,9 +28,9 @@ func redislock() keyspace.Format {
 			if e.Expires.IsZero() {
 				sure = oneLess(sure)
 			}
+			fence, _ := strconv.ParseInt(e.Related[redislockFence(e.Key)].Value, 10, 64)
 			return keyspace.Lock{
-				Kind:    keyspace.Mutex,
-				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}},
+				Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}}, Fence: fence,
 			}, sure
 		},
 		Actions: tokenActions(),
@@ -39,6 +41,9 @@ func redislock() keyspace.Format {
 		},
 	}
 }
+
+// redislockFence returns the counter of the fencing tokens, as the library's documentation names it.
+func redislockFence(key string) string { return key + ":fence" }
 
 // redislockToken returns the confidence for a value. Metadata can be any text, so with
 // metadata the name must suggest a lock, too.

@@ -71,7 +71,7 @@ func redissonReserved() keyspace.Format {
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 0)),
 		Type:         "list",
-		Prefixes:     []string{redissonQueue + ":"},
+		Match:        begins(redissonQueue + ":"),
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		LockKey:      redissonQueued,
 		StandIn: func(lock string) keyspace.Companion {

@@ -3,6 +3,7 @@ package formats
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,8 +102,13 @@ func owner(value string) string {
 		return ""
 	}
 	for _, name := range [...]string{"owner", "holder", "locked_by", "host", "hostname", "worker"} {
-		if text, ok := fields[name].(string); ok {
-			return text
+		switch v := fields[name].(type) {
+		case string:
+			return v
+		case map[string]any: // an object of the application, as osparc's user
+			if id := v["user_id"]; id != nil {
+				return fmt.Sprintf("user %v", id)
+			}
 		}
 	}
 	return ""

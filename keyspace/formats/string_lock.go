@@ -46,9 +46,14 @@ func (s stringLock) format(f keyspace.Format) keyspace.Format {
 	return f
 }
 
-// under returns the format of such a mutex under the names with a prefix.
-func (s stringLock) under(prefix string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
-	return s.format(keyspace.Format{About: about, Prefixes: []string{prefix}, Samples: samples})
+// under returns the format of such a mutex under the names with one of some prefixes, between spaces.
+func (s stringLock) under(prefixes string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Prefixes: strings.Fields(prefixes), Samples: samples})
+}
+
+// where returns the format of such a mutex under the names that match.
+func (s stringLock) where(match func(string) bool, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Match: match, Samples: samples})
 }
 
 // anywhere returns the format of such a mutex under any name.

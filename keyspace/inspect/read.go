@@ -295,7 +295,7 @@ type keyRead struct {
 	after  *redis.TimeCmd // after the read; nil if the deadline is exact
 	value  redis.Cmder
 	size   *redis.IntCmd
-	expiry *redis.DurationCmd // time to live, or the deadline since 1970 if exact
+	expiry *redis.IntCmd // time to live, or the deadline since 1970 if exact, in ms
 }
 
 // queueRead queues the commands that read one key. The value comes before the size and
@@ -306,11 +306,12 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k *candidate, clock *redi
 		q.value = queueValue(ctx, p, k)
 	}
 	q.size = queueSize(ctx, p, k)
+	command := "pttl"
 	if exact {
-		q.expiry = p.PExpireTime(ctx, k.name)
-	} else {
-		q.expiry = p.PTTL(ctx, k.name)
+		command = "pexpiretime"
 	}
+	q.expiry = redis.NewIntCmd(ctx, command, k.name)
+	_ = p.Process(ctx, q.expiry) // it only queues; an error is returned when the pipeline is sent
 	return q
 }
 
@@ -354,6 +355,9 @@ var sizeCommands = map[string]func(redis.Pipeliner, context.Context, string) *re
 	"set": redis.Pipeliner.SCard, "zset": redis.Pipeliner.ZCard, "stream": redis.Pipeliner.XLen,
 }
 
+// lastMilli is the end of the year 9999, in ms since 1970: JSON has no later time.
+const lastMilli = 253_402_300_799_999
+
 // failedWith reports whether an error of one of the commands matches.
 func (q keyRead) failedWith(is func(error) bool) bool {
 	return is(q.expiry.Err()) || q.size != nil && is(q.size.Err()) || q.value != nil && is(q.value.Err())
@@ -370,10 +374,10 @@ func (q keyRead) result() (e keyspace.Entry, ok bool) {
 	switch {
 	case left < 0:
 	case q.after == nil:
-		e.Expires = time.UnixMilli(left.Milliseconds())
+		e.Expires = time.UnixMilli(min(left, lastMilli))
 	default: // in whole milliseconds: exact if both clock readings are in the same millisecond
 		begin := e.Now.Truncate(time.Millisecond)
-		e.Expires = begin.Add(left)
+		e.Expires = time.UnixMilli(min(begin.UnixMilli()+left, lastMilli))
 		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
 	}
 	if q.oversized {
