@@ -83,7 +83,7 @@ type Format struct {
 type About struct {
 	Name      string // stable, lower case; appears in JSON
 	Library   string // for people: "Redisson", "redsync", …
-	Source    string // where the layout is documented
+	Source    string // where its facts come from: "repository@version: files", several with ;
 	Signature string // how its keys are recognized, for people: "the field is …"
 }
 

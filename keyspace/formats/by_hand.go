@@ -31,7 +31,7 @@ func getset() keyspace.Format {
 		}
 		return atMilli(s)
 	})
-	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx",
+	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx; common practice",
 		"the value is a time, at most a year ahead, or a week if it is in seconds and no word in the name suggests a lock; no TTL")
 	decode := f.Decode
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
@@ -52,7 +52,7 @@ func getset() keyspace.Format {
 // the same, so the name of the key must suggest a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
-		About: about("hash-reentrant", "HINCRBY in Lua", "common practice; locktop's own Reentrant has the same layout",
+		About: about("hash-reentrant", "HINCRBY in Lua", "common practice",
 			"the name contains a word for locks, and the hash has one field that holds a count"),
 		Type:    "hash",
 		Match:   looksLikeLock,
@@ -274,7 +274,7 @@ func readWriteKeysSamples() []keyspace.Sample {
 // suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
 	return keyspace.Format{
-		About: about("oversized", "custom", "a name that suggests a lock, and a value that is too large for one",
+		About: about("oversized", "custom", "common practice",
 			"the name contains a word for locks"),
 		Type:          keyspace.AnyType,
 		Match:         func(key string) bool { return hintOf(key) == strongHint },

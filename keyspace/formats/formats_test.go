@@ -228,6 +228,8 @@ func TestALeaseOfAReaderEndsWithItsTimeout(t *testing.T) {
 	check.True(t, later.Expires.Equal(h.Expires) && later.Renewed.IsZero(), "it ends at %v, then at %v, renewed at %v", h.Expires, later.Expires, later.Renewed)
 }
 
+var isSource = regexp.MustCompile(`^(git(hub|lab)\.com/[\w.-]+/[\w.-]+@[\w.-]+: [\w./-]+(, [\w./-]+)*|package locktop/.+|redis\.io/.+|common practice|source not public)$`)
+
 // A format that is not in the list finds nothing.
 func TestEveryFileOfAFormatIsListed(t *testing.T) {
 	listed := make(map[string]bool)
@@ -236,6 +238,9 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 		listed[f.Name] = true
 		check.True(t, f.Library != "" && f.Source != "" && f.Signature != "" && f.Type != "" && f.Decode != nil && len(f.Samples) != 0,
 			"%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
+		for part := range strings.SplitSeq(f.Source, "; ") {
+			check.True(t, isSource.MatchString(part), "the source of %s is %q; want repository@version: files", f.Name, part)
+		}
 	}
 	files, err := filepath.Glob("*.go")
 	check.NoError(t, err)

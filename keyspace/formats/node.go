@@ -17,7 +17,7 @@ func bullmq() keyspace.Format {
 	}, needsTTL(keyspace.Certain))
 	job := []string{"HSET", "bull:mail:4711", "name", "welcome", "data", "{}", "opts", "{}", "timestamp", "{ms-2000}"}
 	return r.format(keyspace.Format{
-		About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq: src/commands; github.com/OptimalBits/bull: lib/commands",
+		About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq@v6.2.0: src/commands/includes/prepareJobForProcessing.lua; github.com/OptimalBits/bull@v4.15.0: lib/commands/takeLock-1.lua",
 			"the name is prefix:queue:job:lock, the value is a worker's UUID, and the hash of the job or of its queue exists"),
 		Match:     func(key string) bool { return strings.HasSuffix(key, ":lock") && strings.Count(key, ":") >= 3 },
 		Companion: ends(":stalled-check"), // a timer of the queue that looks like a lock
@@ -62,7 +62,7 @@ const (
 func simpleRedisMutex() keyspace.Format {
 	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
 	return r.format(keyspace.Format{
-		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex@v3.0.0: src/index.ts",
 			"the name begins with "+simpleMutexPrefix+", and the value is a random number"),
 		Prefixes: []string{simpleMutexPrefix},
 		Companion: func(key string) bool {
@@ -89,7 +89,7 @@ func simpleMutexToken(value string) bool {
 // refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
-		About: about("redis-semaphore", "redis-semaphore, effect-distributed-lock", "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts; github.com/huisjerry/effect-distributed-lock@1a79e93ce0: src/RedisBacking.ts",
+		About: about("redis-semaphore", "redis-semaphore, effect-distributed-lock", "github.com/swarthy/redis-semaphore@v5.7.0: src/RedisSemaphore.ts; github.com/huisjerry/effect-distributed-lock@1a79e93ce0: src/RedisBacking.ts",
 			"the zset holds UUIDs, each with the time of its last refresh"),
 		Attempts: attempts(byScript(1, 0, 2, 3)),
 		Type:     "zset",

@@ -17,7 +17,7 @@ func laravel() keyspace.Format {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
 	return r.format(keyspace.Format{
-		About: about("laravel", "Laravel", "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+		About: about("laravel", "Laravel", "github.com/laravel/framework@v13.26.1: src/Illuminate/Cache/RedisLock.php",
 			"the name is in Laravel's cache, and the value has not the form of a cached value"),
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
@@ -104,7 +104,7 @@ func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
 // is that of the session.
 func magento() keyspace.Format {
 	return keyspace.Format{
-		About: about("magento", "Cm_RedisSession (Magento)", "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
+		About: about("magento", "Cm_RedisSession (Magento)", "github.com/colinmollenhour/php-redis-session-abstract@v2.1.2: src/Cm/RedisSession/Handler.php",
 			"the hash is a session with the fields lock and pid"),
 		ShowsWaiters: true,
 		Type:         "hash",
@@ -158,7 +158,7 @@ func magentoField(name string) bool {
 // and another member if the holder is a writer.
 func symfony() keyspace.Format {
 	return keyspace.Format{
-		About: about("symfony", "symfony/lock", "github.com/symfony/lock: Store/RedisStore.php",
+		About: about("symfony", "symfony/lock", "github.com/symfony/lock@v7.1.1: Store/RedisStore.php",
 			"the zset holds base64 of 32 bytes, each with the time when it ends"),
 		Attempts: attempts(byScript(1, 0, 2)),
 		Type:     "zset",

@@ -14,7 +14,7 @@ import (
 func redislock() keyspace.Format {
 	return keyspace.Format{
 		About: about("redislock", "bsm/redislock, redlock-py, @redis-kit/lock",
-			"github.com/bsm/redislock: redislock.go; github.com/SPSCommerce/redlock-py: redlock/__init__.py",
+			"github.com/bsm/redislock@v0.10.0: redislock.go; github.com/SPSCommerce/redlock-py@42ef491061: redlock/__init__.py",
 			"the value is 22 random characters, as several libraries write them, or begins with 22 that are base64 of 16 bytes"),
 		Type:     "string",
 		Attempts: attempts(byScript(0, 1, 2)), // a renewal has no length of the metadata

@@ -14,7 +14,7 @@ import (
 // acquire and a token. While held, the key has no TTL.
 func suo() keyspace.Format {
 	return keyspace.Format{
-		About: about("suo", "suo", "github.com/nickelser/suo: lib/suo/client/redis.rb",
+		About: about("suo", "suo", "github.com/nickelser/suo@v0.4.0: lib/suo/client/redis.rb",
 			"the value is a MessagePack array of times and tokens"),
 		NoTTL: true,
 		Type:  "string",
@@ -76,7 +76,7 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 // list of the free tokens. Waiters block on the list. The keys have no TTL.
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
-		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
+		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore@v0.3.1: lib/redis/semaphore.rb",
 			"the name is SEMAPHORE: or uniquejobs:, a name and :GRABBED, and the hash holds tokens and times"),
 		NoTTL:        true,
 		BlockingWait: true,
@@ -137,7 +137,7 @@ func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) +
 // jobs. The key expires only if the job asks for it.
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
-		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
+		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs@v8.1.0: lib/sidekiq_unique_jobs/lua/lock.lua",
 			"the name is uniquejobs:, a digest and :LOCKED"),
 		ShowsWaiters: true,
 		Type:         "hash",
@@ -209,7 +209,7 @@ func mlanett() keyspace.Format {
 	actions := valueActions()
 	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return r.format(keyspace.Format{
-		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock: lib/redis-lock.rb",
+		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock@08f1bb58ee: lib/redis-lock.rb",
 			"the name begins with lock:owner:, and the value is host:process"),
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
@@ -245,7 +245,7 @@ func resqueLock() keyspace.Format {
 		}
 		return atSeconds(s)
 	})
-	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb",
+	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout@207336d463: lib/resque/plugins/lock_timeout.rb",
 		"the name is lock: and a job's class, and the value a time in seconds, or true")
 	f.Prefixes = []string{"lock:", "resque:lock:", "loner:lock:", "resque:loner:lock:"}
 	f.Match = func(key string) bool {
@@ -295,7 +295,7 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 func discourse() keyspace.Format {
 	r := opaque(func(v string) bool { return digits(v, 10, 10) }, anyKey(keyspace.Possible))
 	return r.format(keyspace.Format{
-		About: about("discourse", "Discourse", "github.com/discourse/discourse: lib/distributed_mutex.rb",
+		About: about("discourse", "Discourse", "github.com/discourse/discourse@09a28235cd: lib/distributed_mutex.rb",
 			"the value is a time in seconds, just before the key expires"),
 		Attempts: attempts(bySetNX),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {

@@ -18,7 +18,7 @@ import (
 func setNX() keyspace.Format {
 	return keyspace.Format{
 		About: about("set-nx", "custom SET NX, and libraries that store a UUID or other random text: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis, Verrou, XdpCs/redis-lock …",
-			"redis.io/commands/set, and the locks of many libraries",
+			"redis.io/commands/set; common practice",
 			"the value, the name and the TTL suggest a lock"),
 		Attempts: stringAttempts(),
 		Type:     "string",
