@@ -42,9 +42,8 @@ func (p *program) formatsCommand() *cobra.Command {
 		Use:   "formats [flags] [NAME]",
 		Short: "List known lock formats",
 		Long: `Lists the lock formats that locktop recognises, in the order in which it tries
-them. If several formats match a key equally well, the first one is used. With a
-name it prints what is known of that format: its sign, the source of its facts
-(repository, version, files), and samples.`,
+them. If several formats match a key equally well, the first one is used. Of one
+format it also prints the source of its facts, with its version, and samples.`,
 		Example: `  locktop formats
   locktop formats redisson
   locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,

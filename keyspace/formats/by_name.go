@@ -160,7 +160,7 @@ func byName() []keyspace.Format {
 				"the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID"),
 			opaqueSample("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)),
 		laravel(),
-		// PHP's php-lock/lock: 32 random bytes in hexadecimal. By default the key expires after 1000
+		// PHP's php-lock/lock: 16 random bytes and a digest, in hexadecimal. By default the key expires after 1000
 		// years.
 		opaque(func(v string) bool { return isHex(v, 64) }, needsTTL(keyspace.Certain)).under("php-malkusch-lock:",
 			about("php-lock", "php-lock/lock", "github.com/php-lock/lock@3.1.1: src/Mutex/RedisMutex.php",
