@@ -230,7 +230,7 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 	if what == ForceRelease {
 		lua = actions.ForceRelease
 	}
-	if lua == "" {
+	if lua == "" || what != ForceRelease && seen.NoExtend {
 		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrReleaseOnly)
 	}
 	switch what {

@@ -130,6 +130,7 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}
 	l.Stamped, l.ReadAt = !l.Expires.IsZero(), e.Now
+	l.endWithFields(e.Members)
 	// A lock whose holders all have a deadline ends with the last of them: its key may exist for
 	// longer, for its waiters or for a holder that has released it.
 	if l.Expires.IsZero() {
@@ -139,6 +140,26 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 		l.Holders[i].Expires = cmp.Or(l.Holders[i].Expires, l.Expires)
 	}
 	return l, sure
+}
+
+// endWithFields gives each holder the deadline of its field of a hash, or the earliest one if its
+// hold is several fields. No action changes them.
+func (l *Lock) endWithFields(fields []Member) {
+	var first time.Time
+	for _, m := range fields {
+		first = Earliest(first, m.Expires)
+	}
+	if first.IsZero() {
+		return
+	}
+	l.NoExtend = true
+	for i, h := range l.Holders {
+		until := first
+		if at := slices.IndexFunc(fields, func(m Member) bool { return m.Name == h.ID }); at >= 0 {
+			until = fields[at].Expires
+		}
+		l.Holders[i].Expires = Earliest(h.Expires, until)
+	}
 }
 
 // lastDeadline returns the latest of the holders' own deadlines; zero if one has none.
@@ -183,6 +204,8 @@ type Member struct {
 	Name  string  // hash field, or element of a list, set or zset
 	Value string  // hash value
 	Score float64 // zset score
+
+	Expires time.Time // own deadline of a hash field; zero = none, or not read
 }
 
 // Truncated reports whether the entry has only a part of the value.

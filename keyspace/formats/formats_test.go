@@ -1,6 +1,7 @@
 package formats_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -195,9 +196,15 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 func TestEachHolderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
-	for key, deadlines := range map[string][]time.Duration{
-		"rw:catalog": {11 * time.Second, 21 * time.Second, 30 * time.Second}, "rates:eur": {21 * time.Second, 25 * time.Second},
-	} {
+	const jobs, mine = "uniquejobs:0f6a:LOCKED", "lock:mine"
+	load(t, rdb, []string{"HSET", jobs, "4f2b8c6a1d4e", "1795800000.5", "9c5d8e0f4f2b", "1795800000.5"}, []string{"HSET", mine, "web-1:11", "2"})
+	wanted := map[string][]time.Duration{"rw:catalog": {11 * time.Second, 21 * time.Second, 30 * time.Second}, "rates:eur": {21 * time.Second, 25 * time.Second}, jobs: nil}
+	if rdb.HPExpire(t.Context(), jobs, 40*time.Second, "4f2b8c6a1d4e").Err() == nil { // Redis 7.4 and Valkey 9
+		check.NoError(t, errors.Join(rdb.HPExpire(t.Context(), jobs, 50*time.Second, "9c5d8e0f4f2b").Err(), rdb.HPExpire(t.Context(), mine, 40*time.Second, "web-1:11").Err()))
+		wanted[jobs], wanted[mine] = []time.Duration{40 * time.Second, 50 * time.Second}, []time.Duration{40 * time.Second}
+	}
+	refused := rdb.Info(t.Context(), "errorstats").Val()
+	for key, deadlines := range wanted {
 		snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{key}})
 		check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
 		l := snap.Locks[0]
@@ -205,9 +212,12 @@ func TestEachHolderHasItsOwnDeadline(t *testing.T) {
 			h := l.Holders[i]
 			check.AtMost(t, (h.Expires.Sub(snap.At) - want).Abs(), time.Second, "%s of %s should have %v left, and that is off by", h.ID, key, want)
 		}
-		check.True(t, key != "rates:eur" || l.Expires.Equal(l.Holders[1].Expires),
-			"the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
+		check.True(t, key != "rates:eur" || l.Expires.Equal(l.Holders[len(l.Holders)-1].Expires),
+			"the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[len(l.Holders)-1].Expires)
+		_, err := keyspace.Scripts(everyFormat, keyspace.Extend, *l, time.Hour)
+		check.True(t, key != mine || errors.Is(err, keyspace.ErrReleaseOnly), "an extension of %s: %v", key, err)
 	}
+	check.Equal(t, rdb.Info(t.Context(), "errorstats").Val(), refused, "a server without deadlines of fields was asked for them")
 }
 
 // The lease of a reader is over once its timeout is gone: it does not get the deadline of the hash, which others renew.

@@ -25,6 +25,7 @@ type candidate struct {
 	quiet      uint32         // checks without a request of another client that no statistics count
 	oversized  bool           // everything but its elements is read
 	small      bool           // the command that reads a whole value may take the place of one that is denied
+	certain    bool           // the format is, from the key alone
 	partial    bool           // companions could not be read
 	shared     bool           // other keys may have the same idle time
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,8 +32,10 @@ type reader struct {
 	db        int
 	overdue   []Overdue
 	confirmed confirmedKeys
-	unread    map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
-	notLocks  []string          // keys that are not locks
+
+	timesFields *atomic.Bool      // of the scanner
+	unread      map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
+	notLocks    []string          // keys that are not locks
 }
 
 // detect reads keys and their companions, and decodes them. It returns those that are locks, in
@@ -63,6 +66,9 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 		}
 	}
 	err := r.readRelated(ctx, matched)
+	if err == nil && r.timesFields.Load() {
+		err = r.readFieldDeadlines(ctx, matched)
+	}
 	if err == nil {
 		err = r.countSubscribers(ctx, matched)
 	}
@@ -76,7 +82,7 @@ func (r *reader) match(c *candidate) bool {
 	if f == nil {
 		return false
 	}
-	c.format, c.heard = f, heard
+	c.format, c.heard, c.certain = f, heard, sure == keyspace.Certain
 	if f.Related != nil {
 		c.companions = f.Related(*c.entry)
 	}
