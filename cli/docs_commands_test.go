@@ -184,7 +184,7 @@ var docNotCommands = []docExemption{
 	{`^ACL SETUSER locktop `, "commands for Redis; TestTheAdvisedRightsAreEnough runs them"},
 	{`^ACL SETUSER app `, "a command for Redis; TestTheDocumentedPermissionsAreEnough of lock uses it"},
 	{`^\+hello `, "permissions; TestNothingIsSentThatIsNotOnThePrintedList compares them"},
-	{`^(SET|DEL|HSET|ZADD|SADD|RPUSH|SETRANGE) `, "samples of formats; the tests of keyspace/formats run them"},
+	{`^(:|SET|DEL|HSET|ZADD|SADD|RPUSH|SETRANGE) `, "samples and cases of formats; the tests of keyspace/formats run them"},
 }
 
 func TestEveryBlockOfCommandsHasALabel(t *testing.T) {

@@ -39,18 +39,27 @@ type jsonSample struct {
 func (p *program) formatsCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
-		Use:   "formats [flags]",
+		Use:   "formats [flags] [NAME]",
 		Short: "List known lock formats",
 		Long: `Lists the lock formats that locktop recognises, in the order in which it tries
-them. If several formats match a key equally well, the first one is used.`,
+them. If several formats match a key equally well, the first one is used. Of one
+format it also prints the source of its facts, with its version, and samples.`,
 		Example: `  locktop formats
+  locktop formats redisson
   locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,
-		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, names []string) error {
 			if asJSON && asMarkdown {
 				return usageErrorf("", "--json and --markdown exclude each other")
 			}
-			if err := p.printFormats(asJSON, asMarkdown); err != nil {
+			all := render.Each(formats.All(), formatOf)
+			if len(names) > 0 {
+				all = slices.DeleteFunc(all, func(f jsonFormat) bool { return f.Name != names[0] })
+			}
+			if len(all) == 0 {
+				return usageErrorf(nearest(names[0]), "unknown format %q", names[0])
+			}
+			if err := p.printFormats(all, asJSON, asMarkdown); err != nil {
 				return fmt.Errorf("print the formats: %w", err)
 			}
 			return nil
@@ -63,13 +72,14 @@ them. If several formats match a key equally well, the first one is used.`,
 	return cmd
 }
 
-func (p *program) printFormats(asJSON, asMarkdown bool) error {
-	all := render.Each(formats.All(), formatOf)
+func (p *program) printFormats(all []jsonFormat, asJSON, asMarkdown bool) error {
 	switch {
 	case asJSON:
 		return render.JSON(p.out, map[string][]jsonFormat{"formats": all})
 	case asMarkdown:
 		return writeFormatsPage(p.out, all)
+	case len(all) == 1:
+		return render.Written(p.out, all[0].section())
 	default:
 		return writeFormatsTable(p.out, all, render.TerminalWidth(p.out))
 	}
@@ -163,13 +173,20 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters, f.acts())
 	}
 	for _, f := range all {
-		fmt.Fprintf(&out, "\n## %s\n\n%s. Recognized by: %s.\n\nSource: %s\n", f.Name, f.Library, f.Signature, f.Source)
-		if f.Wakes != "" {
-			fmt.Fprintf(&out, "\nWhen it is released, its waiters %s.\n", f.Wakes)
-		}
-		for _, s := range f.Samples {
-			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", strings.ToUpper(s.Name[:1])+s.Name[1:], strings.Join(s.Commands, "\n"))
-		}
+		out.WriteString("\n" + f.section())
 	}
 	return render.Written(w, out.String())
+}
+
+// section returns the part of the page about one format.
+func (j jsonFormat) section() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "## %s\n\n%s. Recognized by: %s.\n\nSource: %s\n", j.Name, j.Library, j.Signature, j.Source)
+	if j.Wakes != "" {
+		fmt.Fprintf(&out, "\nWhen it is released, its waiters %s.\n", j.Wakes)
+	}
+	for _, s := range j.Samples {
+		fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", strings.ToUpper(s.Name[:1])+s.Name[1:], strings.Join(s.Commands, "\n"))
+	}
+	return out.String()
 }

@@ -141,12 +141,13 @@ type inspection struct {
 	render.View
 	raw     []keyspace.Entry // with their servers
 	keyType string           // reply to TYPE; "none": the key does not exist
+	marks   []string         // patterns of --lock
 }
 
 // inspectKey reads one key from all servers, without a scan.
 func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, error) {
 	var mu sync.Mutex
-	g := inspection{keyType: "none"}
+	g := inspection{keyType: "none", marks: s.lock}
 	source := inspect.NewMultiSource(t.Sources(func(rdb inspect.Client, addr string, db int) inspect.Source {
 		o := s.keyOptions(db)
 		o.Cluster = t.Cluster
@@ -214,24 +215,27 @@ type remedy struct {
 	reason   string
 }
 
-func remedyFor(c *connect.Flags, l keyspace.Lock) remedy {
-	command, err := keyspace.ExactCommand(formats.All(), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
+func remedyFor(c *connect.Flags, l keyspace.Lock, marks []string) remedy {
+	command, err := keyspace.ExactCommand(formats.WithUserPatterns(marks), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
 		return remedy{reason: "nobody holds it"}
 	case err != nil:
 		return remedy{reason: err.Error()}
 	}
-	return remedy{releaseLine(c, l), command, ""}
+	return remedy{releaseLine(c, l, marks), command, ""}
 }
 
 // releaseLine returns a shell command in which locktop releases the lock on the
 // servers of c; "" if the key is too long for a command. The command contains no
 // password and asks for one if necessary.
-func releaseLine(c *connect.Flags, l keyspace.Lock) string {
+func releaseLine(c *connect.Flags, l keyspace.Lock, marks []string) string {
 	flags, err := c.Arguments(l.DB)
 	if err != nil {
 		return ""
+	}
+	for _, mark := range marks {
+		flags = append(flags, "--lock", mark)
 	}
 	line, _ := shell.Line(slices.Concat([]string{"locktop", "release"}, flags, []string{"--write"}, keyArguments(l.Key))...)
 	return line
@@ -256,8 +260,9 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		kind = "lock"
 	}
 	library := l.Format
-	if i := slices.IndexFunc(formats.All(), func(f keyspace.Format) bool { return f.Name == l.Format }); i >= 0 {
-		library = formats.All()[i].Library
+	known := formats.WithUserPatterns(g.marks)
+	if i := slices.IndexFunc(known, func(f keyspace.Format) bool { return f.Name == l.Format }); i >= 0 {
+		library = known[i].Library
 	}
 	line("format", "%s, a %s of %s (%s)", l.Format, kind, library, l.Confidence)
 	for i, why := range l.Evidence {
@@ -296,7 +301,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		return render.Written(w, out.String())
 	}
 	out.WriteString("\nExact release, only of this hold\n")
-	r := remedyFor(c, l)
+	r := remedyFor(c, l, g.marks)
 	if r.reason == "" {
 		fmt.Fprintf(&out, "  %s\n", l.Consequence(keyspace.ForceRelease, 0, "Its holder", g.At, g.At))
 	}
@@ -445,7 +450,7 @@ type jsonInspection struct {
 }
 
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
-	r := remedyFor(c, l)
+	r := remedyFor(c, l, g.marks)
 	return jsonInspection{
 		render.HeadOf(g.Snapshot), render.LockOf(l, g.At, g.Findings[l.ID()]),
 		render.Each(g.raw, func(e keyspace.Entry) render.Entry { return render.EntryOf(e, l.DB) }), r.release, r.redisCLI, r.reason, wakeCommand(c, l, g.At),

@@ -17,7 +17,6 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/release"
 	"locktop/tui/widget"
 )
@@ -134,7 +133,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was changed: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
-	command, err := keyspace.ExactCommand(formats.All(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
+	command, err := keyspace.ExactCommand(s.formats(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
 	if err != nil {
 		return errorOf(err)
 	}
@@ -155,7 +154,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		}
 		return render.Written(w, render.ShortKey(seen.Key)+" is released\n")
 	}
-	if err = p.execute(ctx, o, executorOf(t, log), t.Timeout, seen, &document.Locks[0]); err != nil {
+	if err = p.execute(ctx, o, executorOf(t, log, s), t.Timeout, seen, &document.Locks[0]); err != nil {
 		text = func(io.Writer) error { return nil }
 	}
 	return errors.Join(errorOf(err), p.printed("the outcome", o.json, document, text))

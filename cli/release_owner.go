@@ -13,7 +13,6 @@ import (
 	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/release"
 )
 
@@ -46,14 +45,14 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 	document := jsonRelease{Head: render.HeadOf(snap), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Owner: render.Text(s.owner),
 		Locks: render.Each(locks, func(l keyspace.Lock) jsonReleased { return releasedOf(l, snap.At) })}
 	if o.dryRun {
-		return p.printCommands(o, c, locks, document)
+		return p.printCommands(o, c, s.formats(), locks, document)
 	}
 	log, err := p.permit(o, o.consequenceForOwner(s.owner, locks), s.owner, "add --write to release the locks, or --dry-run to print the commands")
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	err = p.executeAll(ctx, o, executorOf(t, log), t.Timeout, s.owner, locks, document)
+	err = p.executeAll(ctx, o, executorOf(t, log, s), t.Timeout, s.owner, locks, document)
 	if err == nil && !snap.Complete {
 		return incomplete(snap)
 	}
@@ -76,10 +75,10 @@ func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []
 }
 
 // printCommands prints the exact command for each lock.
-func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock, d jsonRelease) error {
+func (p *program) printCommands(o *releaseOptions, c *connect.Flags, known []keyspace.Format, locks []keyspace.Lock, d jsonRelease) error {
 	lines := ""
 	for i, l := range locks {
-		command, err := keyspace.ExactCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
+		command, err := keyspace.ExactCommand(known, o.action(), l, o.giveTTL, c.RedisCLI()...)
 		if err != nil {
 			return errorOf(err)
 		}

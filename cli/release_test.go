@@ -259,6 +259,18 @@ func TestADryRunTellsTheConsequence(t *testing.T) {
 	check.True(t, strings.Contains(got.errors, "1 lock: SINGLETONLOCK_") && strings.Contains(got.errors, late), "%+v", got)
 }
 
+// A lock that only --lock knows has commands that can be pasted, and is released by them.
+func TestALockOfAPatternIsReleased(t *testing.T) {
+	addr := servertest.RedisForTest(t).Addr()
+	send(t, addr, "HSET", "rows^^^7", "xid", "tx:8", "pk", "7")
+	flags := []string{"--lock", "rows*=owner:xid", "rows^^^7", "-u", "redis://" + addr}
+	looked := locktop(t, append([]string{"inspect"}, flags...)...)
+	check.Contains(t, looked.out, "--lock 'rows*=owner:xid' --write 'rows^^^7'\n")
+	check.Contains(t, looked.out, "1 'rows^^^7' 2 pk 7 xid tx:8\n")
+	locktop(t, append([]string{"release", "--write", "--yes"}, flags...)...).says(t, exitFine, "")
+	locktop(t, append([]string{"inspect"}, flags...)...).says(t, exitNoLock, "there is no key")
+}
+
 // No waiters is said only of locks whose format shows them.
 func TestTheConsequenceSaysWhetherWaitersAreKnown(t *testing.T) {
 	addr := servertest.RedisForTest(t).Addr()

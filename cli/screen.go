@@ -139,7 +139,10 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	look.applyTo(&w)
 	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
 	w.Input, w.Output = p.in, p.out
-	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
+	w.Clipboard, w.Frames, w.Runner = clipboard{p.out}, frameSaver{}, programs{p}
+	if w.Formats == nil {
+		w.Formats = formats.All()
+	}
 	if look.notify {
 		w.Notifier = notifier{p.out}
 	}
@@ -214,11 +217,11 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	options := s.optionsOf(t)
 	w := tui.Config{
 		Source: s.selected(s.watchOf(t, options)), Store: &rawReader{selection: &s, client: t.ClientOf},
-		Finder: &clientFinder{target: t, options: options},
-		Title:  t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
+		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
+		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.writeFlags.write {
-		w.Executor, w.Production = executorOf(t, g.log), g.writeFlags.production
+		w.Executor, w.Production = executorOf(t, g.log, &s), g.writeFlags.production
 	}
 	return w
 }

@@ -41,7 +41,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.StringArrayVar(&s.match, "match", nil, "only keys that match this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "only locks of the format with this `name`; locktop formats lists them")
 	set.StringVar(&s.owner, "owner", "", "only locks of this `holder`, by its label, its token, or the client in its token")
-	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; may be repeated")
+	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; GLOB=owner:FIELD,until:FIELD says what fields of a hash or a JSON object mean: owner, mode, count, since or until; may be repeated")
 	set.BoolVar(&s.all, "all", false, "also show keys that may be locks, except names that hundreds of keys share")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
 	set.Var(&s.limits, "overdue", "limit of a hold as `GLOB=TIME`, like jobs:*=2h or leader=never, or 30m for all keys; may be repeated, the first match counts")
@@ -92,10 +92,13 @@ func alike(name string, known []string) []string {
 	return all.SuggestionsFor(name)
 }
 
+// formats returns the formats with the patterns of --lock.
+func (s *selection) formats() []keyspace.Format { return formats.WithUserPatterns(s.lock) }
+
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads}
+	o := inspect.ScanOptions{Formats: s.formats(), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

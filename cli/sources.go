@@ -13,7 +13,6 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
 	"locktop/tui"
@@ -185,8 +184,8 @@ func (s *selection) selected(source tui.Source) tui.Source {
 
 // executorOf returns an executor for the locks of the servers of t. It writes its
 // actions to log.
-func executorOf(t *connect.Target, log *auditLog) *release.Executor {
-	return release.NewExecutor(t.Clients, formats.All(), log.as(t.User()))
+func executorOf(t *connect.Target, log *auditLog, s *selection) *release.Executor {
+	return release.NewExecutor(t.Clients, s.formats(), log.as(t.User()))
 }
 
 // rawReader reads stored keys for the screen. It is safe for concurrent use.

@@ -350,6 +350,8 @@ func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 		check.True(t, strings.HasPrefix(table[i], f.Name+" ") && strings.Contains(table[i], f.Signature),
 			"%s is in the table as %q", f.Name, table[i])
 	}
+	one := run(t, "formats", "bullmq")
+	check.True(t, strings.Contains(one, "Source: github.com/taskforcesh/bullmq@v") && !strings.Contains(one, "asynq"), "bullmq alone: %s", one)
 }
 
 func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {

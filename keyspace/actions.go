@@ -20,7 +20,7 @@ import (
 // with the result of Args; KEYS is the result of Keys.
 type Actions struct {
 	Keys func(Lock) []string // the lock's own key first, then the other keys that the script touches
-	Args func(Lock) []string
+	Args func(Lock) []string // nil = this lock cannot be compared
 	// ForceRelease is Lua that ends the holds in its arguments as the library would: it
 	// deletes the same keys and wakes waiters in the same way.
 	ForceRelease string
@@ -129,6 +129,7 @@ var (
 	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 	ErrReleaseOnly  = errors.New("this format stores no deadline that others may change; the lock can only be released")
+	ErrNotWhole     = errors.New("a release compares its whole value, which was not read")
 	ErrEndless      = errors.New("it has no deadline that could be later")
 	ErrRedacted     = errors.New("the recording hides the token, which a command needs")
 	ErrLater        = errors.New("its deadline is as late already")
@@ -202,7 +203,7 @@ end
 // Scripts returns the scripts of an action, one for each server that may have the lock: for a
 // Redlock all of its servers. They change the holds in seen. ttl is the new time to live of Extend and Expire.
 //
-// It returns an ErrNotSupported if others cannot change locks of this format, an
+// It returns an ErrNotSupported if others cannot change locks of this format, an ErrNotWhole if it lacks what they compare, an
 // ErrReleaseOnly if they cannot set its deadline, an ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
 // action does not apply to the lock. It returns an ErrRedacted for a lock of a recording
 // without tokens.
@@ -229,7 +230,7 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 	if what == ForceRelease {
 		lua = actions.ForceRelease
 	}
-	if lua == "" {
+	if lua == "" || what != ForceRelease && seen.NoExtend {
 		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrReleaseOnly)
 	}
 	switch what {
@@ -243,6 +244,9 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 		there := seen
 		there.Node = node
 		s := Script{Node: node, Lua: lua, Keys: actions.Keys(there), Args: actions.Args(there)}
+		if s.Args == nil {
+			return nil, fmt.Errorf("%s %q: %w", what, seen.Key, ErrNotWhole)
+		}
 		if what != ForceRelease {
 			s.Args = append(slices.Clone(s.Args), fmt.Sprint(ttl.Milliseconds()))
 		}

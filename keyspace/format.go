@@ -17,8 +17,8 @@ type Format struct {
 	About
 	Type          string     // the Redis type of its keys, or AnyType
 	MaxConfidence Confidence // upper bound of the confidence of Decode; No = Certain is possible
-	// Prefixes lists the possible beginnings of its key names. A name is longer than its
-	// prefix. Empty: any beginning.
+	// Prefixes lists the possible beginnings of its key names, behind the namespace of an
+	// application if there is one. A name is longer than its prefix. Empty: any beginning.
 	Prefixes []string
 	// Match reports whether a key with this name, which has one of the Prefixes, can be a
 	// lock of the format. Nil: every name can.
@@ -28,8 +28,8 @@ type Format struct {
 	// list, or any one field or element of another type. Nil: only the whole value decides.
 	Probe func(key, first string) Confidence
 	// Companion reports whether a name belongs to a key beside a lock (a queue, a fence,
-	// …). Such a key is never a lock itself, whatever other formats say. Nil: no such
-	// names.
+	// …). Such a key is never a lock itself, whatever other formats say. With Prefixes, the
+	// name has no namespace. Nil: no such names.
 	Companion func(key string) bool
 	// Related returns the companion keys of the lock in an entry. They are read as well,
 	// passed to Decode in Entry.Related, and never appear as locks themselves. Nil: none.
@@ -83,14 +83,38 @@ type Format struct {
 type About struct {
 	Name      string // stable, lower case; appears in JSON
 	Library   string // for people: "Redisson", "redsync", …
-	Source    string // where the layout is documented
+	Source    string // where its facts come from: "repository@version: files", several with ;
 	Signature string // how its keys are recognized, for people: "the field is …"
 }
 
 // MatchesName reports whether a key with this name can be a lock of the format.
 func (f *Format) MatchesName(key string) bool {
-	longer := func(prefix string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) }
-	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(key))
+	return f.HasName(key) || f.Prefixes != nil && AnyName(key, f.HasName)
+}
+
+// HasName reports whether a name is one of the format, without a namespace.
+func (f *Format) HasName(name string) bool {
+	longer := func(prefix string) bool { return len(name) > len(prefix) && strings.HasPrefix(name, prefix) }
+	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(name))
+}
+
+// CutNamespace cuts a key that matches before its name. The namespace is empty, or ends in
+// punctuation.
+func (f *Format) CutNamespace(key string) (namespace, name string) {
+	AnyName(key, func(s string) bool { name = s; return f.HasName(s) })
+	return key[:len(key)-len(name)], name
+}
+
+// AnyName reports whether is holds for a key, or for what follows a punctuation mark in it.
+func AnyName(key string, is func(name string) bool) bool {
+	before := byte(':')
+	for at := range len(key) {
+		letter := '0' <= before && before <= '9' || 'a' <= before|0x20 && before|0x20 <= 'z' || before >= 0x80
+		if before = key[at]; !letter && is(key[at:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // DecodeLock decodes an entry whose name matches the format, and adds to the result of
@@ -106,6 +130,7 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}
 	l.Stamped, l.ReadAt = !l.Expires.IsZero(), e.Now
+	l.endWithFields(e.Members)
 	// A lock whose holders all have a deadline ends with the last of them: its key may exist for
 	// longer, for its waiters or for a holder that has released it.
 	if l.Expires.IsZero() {
@@ -115,6 +140,26 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 		l.Holders[i].Expires = cmp.Or(l.Holders[i].Expires, l.Expires)
 	}
 	return l, sure
+}
+
+// endWithFields gives each holder the deadline of its field of a hash, or the earliest one if its
+// hold is several fields. No action changes them.
+func (l *Lock) endWithFields(fields []Member) {
+	var first time.Time
+	for _, m := range fields {
+		first = Earliest(first, m.Expires)
+	}
+	if first.IsZero() {
+		return
+	}
+	l.NoExtend = true
+	for i, h := range l.Holders {
+		until := first
+		if at := slices.IndexFunc(fields, func(m Member) bool { return m.Name == h.ID }); at >= 0 {
+			until = fields[at].Expires
+		}
+		l.Holders[i].Expires = Earliest(h.Expires, until)
+	}
 }
 
 // lastDeadline returns the latest of the holders' own deadlines; zero if one has none.
@@ -159,6 +204,8 @@ type Member struct {
 	Name  string  // hash field, or element of a list, set or zset
 	Value string  // hash value
 	Score float64 // zset score
+
+	Expires time.Time // own deadline of a hash field; zero = none, or not read
 }
 
 // Truncated reports whether the entry has only a part of the value.
@@ -174,8 +221,8 @@ func (e Entry) Truncated() bool {
 //
 // Arguments of the commands, and the IDs of the wanted lock, may contain placeholders
 // for the server's time plus an offset in ms: {ms+30000} is that time in ms, {s+30000}
-// in seconds, {f+30000} with a fraction, {iso-9000} as a date, {uniqid-9000} in the
-// form of PHP. {v1-9000/4a} and {v7-9000/4a} are UUIDs of that time whose other bits
+// in seconds, {f+30000} with a fraction, {iso-9000} as a date, {ruby-9000} and
+// {uniqid-9000} as Ruby and PHP write it. {v1-9000/4a} and {v7-9000/4a} are UUIDs of that time whose other bits
 // repeat the byte 4a; {v1hex-9000/4a} has no dashes, {v1b64-9000/4a} is base64.
 type Sample struct {
 	Name     string

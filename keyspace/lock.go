@@ -114,6 +114,7 @@ type Lock struct {
 	Remaining  int           `json:"remaining,omitzero"`     // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
 	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
+	Whole      []string      `json:"-"`                      // the stored value, if a release compares all of it: of a hash each field and its value; nil = it was not read whole
 	Evidence   []string      `json:"evidence,omitzero"`      // evidence that it is a lock of this format, one clause each
 	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        `json:"node,omitzero"`          // host:port of the server

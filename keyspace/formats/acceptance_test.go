@@ -9,7 +9,6 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/servertest"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 )
 
 const (
@@ -27,48 +26,36 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	snap := scan(t, rdb)
 	check.Require(t, len(snap.Locks) == 2, "found %q", keys(snap))
 	l, other := snap.Locks[0], snap.Locks[1]
-	check.True(t, l.Key == key && l.Holders[0].ID == value && l.Kind == keyspace.Unknown, "found %+v", l)
+	check.True(t, l.Key == key && l.Holders[0].ID == value && l.Kind == keyspace.Mutex, "found %+v", l)
 	check.True(t, other.Key == "lock:\xff\x00" && other.Holders[0].ID == "\x1b]52;c;\x07" && other.Depth() == 2, "found %+v", other)
-}
-
-// The keys of sessions, caches, queues, rate limiters and similar programs are not locks.
-func TestOrdinaryKeysAreNotLocks(t *testing.T) {
-	for name, rdb := range clients(t) {
-		t.Run(name, func(t *testing.T) {
-			kinds := keyKinds(t, "ordinary")
-			check.True(t, len(kinds) >= 60, "%d kinds of ordinary keys are too few", len(kinds))
-			now := clock(t, rdb)
-			for _, k := range kinds {
-				load(t, rdb, formats.At(keyspace.Sample{Commands: k.commands}, now).Commands...)
-			}
-			for _, l := range scan(t, rdb).Locks {
-				t.Errorf("%q is taken for a lock of %s, for %q", l.Key, l.Format, l.Evidence)
-			}
-		})
-	}
 }
 
 // hex32 has the length of an MD5 digest.
 const hex32 = "9f86d081884c7d659a2feaa0c55ad015"
 
-// keyKind is a kind of keys, with the commands that create some.
+// keyKind is a kind of keys, with the commands that create some, and what they are.
 type keyKind struct {
 	name     string
 	commands [][]string
+	answers  []string
 }
 
-// keyKinds reads a file of testdata: each line that begins with a colon names a kind, and the
-// commands that create its keys follow.
+// keyKinds reads a file of testdata: each line that begins with a colon names a kind, and the commands that create its
+// keys follow, and perhaps answers behind equal signs.
 func keyKinds(t *testing.T, file string) (kinds []keyKind) {
 	t.Helper()
 	content := check.Must(os.ReadFile("testdata/" + file))(t)
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
 		name, isName := strings.CutPrefix(line, ": ")
+		answer, isAnswer := strings.CutPrefix(line, "= ")
 		switch {
 		case line == "", strings.HasPrefix(line, "#"):
 		case isName:
 			kinds = append(kinds, keyKind{name: name})
+		case isAnswer:
+			last := &kinds[len(kinds)-1]
+			last.answers = append(last.answers, answer)
 		default:
 			last := &kinds[len(kinds)-1]
 			last.commands = append(last.commands, argv(t, line))

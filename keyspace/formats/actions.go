@@ -4,7 +4,6 @@ import (
 	"embed"
 	"strconv"
 	"strings"
-	"time"
 
 	"locktop/keyspace"
 )
@@ -49,18 +48,6 @@ func announcing(a *keyspace.Actions, wakes string, message func(keyspace.Lock) [
 func valueActions() *keyspace.Actions {
 	a := tokenActions()
 	a.Extend = ""
-	return a
-}
-
-// listActions change a lock that is a string whose waiters block on a list beside it.
-// The element that wakes a waiter expires after stays, unless stays is 0.
-func listActions(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Actions {
-	a := tokenActions()
-	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key)} }
-	a.Args = func(l keyspace.Lock) []string {
-		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
-	}
-	a.ForceRelease, a.WakeHint = script("list_release"), wakes
 	return a
 }
 

@@ -125,7 +125,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 			if !testtier.InLong() && i%3 > 0 {
 				continue
 			}
-			for _, s := range f.Samples {
+			for _, s := range placesOf(f) {
 				if f.Actions != nil && len(s.Want.Holders) > 0 {
 					t.Run(fmt.Sprintf("%s/%s/%s", name, f.Name, s.Name), func(t *testing.T) { handle(t, rdb, f, s) })
 				}
@@ -507,6 +507,9 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED",
 			"HSET uniquejobs:0f6a:LOCKED 4f2b8c6a1d4e {f-7000}; ZADD uniquejobs:digests 1 uniquejobs:0f6a 2 uniquejobs:other",
 			[]string{`list "uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "uniquejobs:digests" [{2 uniquejobs:other}] never=true`}},
+		{"sidekiq-unique-jobs in a namespace", "app:uniquejobs:0f6a:LOCKED",
+			"HSET app:uniquejobs:0f6a:LOCKED 4f2b8c6a1d4e {f-7000}; SET app:uniquejobs:0f6a 4f2b8c6a1d4e; ZADD app:uniquejobs:digests 1 app:uniquejobs:0f6a 2 other",
+			[]string{`list "app:uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "app:uniquejobs:digests" [{2 other}] never=true`}},
 		{"a writer of symfony's", "invoice:1", "ZADD invoice:1 {ms+300000} " + write + " {ms+300000} __write__; PEXPIRE invoice:1 300000", nil},
 		{"redisson permits", "{gpu}:timeout", "SET gpu 1; ZADD {gpu}:timeout {ms+60000} \x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08",
 			[]string{`string "gpu" 2 never=true`}},

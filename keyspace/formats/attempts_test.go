@@ -62,6 +62,7 @@ var without = map[string]string{
 	"magento": "HINCRBY counts the attempts", "suo": "WATCH and MULTI", "redis-semaphore-rb": "BLPOP, without a token",
 	"sidekiq-unique-jobs": "the digest is the key", "redfour": "the server makes the token", "dramatiq": "a count has no owner", "oversized": "it is no lock",
 	"read-write-keys": "INCR", "stamp-rw": "any command", "hash-rw": "any command", "hash-reentrant": "any command",
+	"magento-cache": "HMSET in any case", "seata": "a script of its own", "juicefs": "WATCH and MULTI", "advanced-semaphores": "several scripts",
 	"custom-hash": "any command", "custom-zset": "any command", "custom-set": "any command",
 }
 

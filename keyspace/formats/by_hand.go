@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,12 +31,14 @@ func getset() keyspace.Format {
 		}
 		return atMilli(s)
 	})
-	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx",
-		"the value is a time, at most a year ahead, and the key has no TTL")
+	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx; common practice",
+		"the value is a time, at most a year ahead, or a week if it is in seconds and no word in the name suggests a lock; no TTL")
 	decode := f.Decode
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
-		if e.Now.Sub(l.Expires) > 7*24*time.Hour && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
+		ahead := l.Expires.Sub(e.Now) // a time in s is any time: ServiceStack.Redis, which holds for a year, stores ms
+		anyTime := ahead <= 0 || ahead > 7*24*time.Hour && digits(e.Value, 10, 10)
+		if anyTime && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		return l, sure
@@ -49,7 +52,7 @@ func getset() keyspace.Format {
 // the same, so the name of the key must suggest a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
-		About: about("hash-reentrant", "HINCRBY in Lua", "common practice; locktop's own Reentrant has the same layout",
+		About: about("hash-reentrant", "HINCRBY in Lua", "common practice",
 			"the name contains a word for locks, and the hash has one field that holds a count"),
 		Type:    "hash",
 		Match:   looksLikeLock,
@@ -72,11 +75,15 @@ func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	property := nameWords[lastWord(field)]&(counted|countedLast|fencing) != 0 || numberOfLock.MatchString(field) ||
 		fieldUses[plainField(field)]&(timeField|countField) != 0 // index, lock_version, ttl
 	depth, ok := count(e.Members[0].Value)
-	if property || !ok || depth > 999_999 {
+	name := nameWords[lastWord(e.Key)] & (counted | countedLast | fencing) // lock:failures
+	if property || name != 0 || featureField.MatchString(field) || !ok || depth > 1000 {
 		return keyspace.Lock{}, keyspace.No
 	}
 	return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: e.Members[0].Name, Depth: depth}}}, keyspace.Likely
 }
+
+// featureField matches the fields of a feature of Flipper, which is a hash with its name.
+var featureField = regexp.MustCompile(`^(actors|groups)/|^percentage_of_|^(boolean|expression)$`)
 
 // stampRW is the format of a read/write lock in a hash with two times: the last acquire
 // for reading and the last one for writing. Their validity is not known, so the later
@@ -267,7 +274,7 @@ func readWriteKeysSamples() []keyspace.Sample {
 // suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
 	return keyspace.Format{
-		About: about("oversized", "custom", "a name that suggests a lock, and a value that is too large for one",
+		About: about("oversized", "custom", "common practice",
 			"the name contains a word for locks"),
 		Type:          keyspace.AnyType,
 		Match:         func(key string) bool { return hintOf(key) == strongHint },

@@ -1,6 +1,7 @@
 package formats_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,9 @@ import (
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/keyspace/release"
 )
 
 // paste runs a command line in a POSIX shell.
@@ -79,5 +83,44 @@ func TestTheExactCommandTakesAnyKeyAndToken(t *testing.T) {
 			check.Equal(t, paste(t, line), c.want, "%.100q: %.300s\nanswers", s, line)
 			check.Equal(t, fmt.Sprint(1-rdb.Exists(t.Context(), c.key).Val()), c.want, "%.100q: it was released", s)
 		}
+	}
+}
+
+// What --lock says of the fields is shown, and a release compares all of them.
+func TestALockOfAPatternIsReleasedOnlyAsItWas(t *testing.T) {
+	addr := servertest.RedisForTest(t).Addr()
+	rdb := connect(t, addr)
+	for _, c := range []struct{ pattern, commands, want, change string }{
+		{"beat", "SET beat web-1:4711", "unknown web-1:4711///1/0", "SET beat web-1:4712"},
+		{"job=owner:by", `SET job {"by":"x","n":1}`, `unknown {"by":"x","n":1}/x//1/0`, `SET job {"by":"x","n":2}`},
+		{"zc=x", "HSET zc=x d 77-1b2c i 0", "mutex d=77-1b2c i=0///1/0", "HSET zc=x i 1"},
+		{"row*=owner:xid,count:n,since:at", "HSET rows xid tx:8 pk 7 n 2 at {ms-9000}", "mutex tx:8///2/-9", "HSET rows pk 8"},
+		{"row*=owner:xid,mode:m,until:at", "HSET rows xid tx:8 m W at {ms+9000}", "mutex tx:8//write/1/9", "HDEL rows m"},
+		{"row*=owner:xid", "HSET rows pk 7", "mutex", ""},
+		{"lockf7", "HSET lockf7 1_ab R 2_cd R", "rw 1_ab//read/1/0 2_cd//read/1/0", "HSET lockf7 3_ef R"},
+		{"ids=owner:*", "HSET ids a x b y", "unknown a///1/0 b///1/0", "HSET ids b z"},
+		{"sem", "ZADD sem {ms-2000} a {ms+9000} b", "unknown a///1/-2 b///1/9", "ZREM sem b"},
+	} {
+		known, now, got := formats.WithUserPatterns([]string{c.pattern}), clock(t, rdb), ""
+		read := func() keyspace.Lock {
+			snap := scanFor(t, rdb, inspect.ScanOptions{Formats: known})
+			check.Require(t, len(snap.Locks) == 1, "%s: %d locks", c.pattern, len(snap.Locks))
+			return *snap.Locks[0]
+		}
+		load(t, rdb, append([][]string{{"FLUSHALL"}}, formats.At(keyspace.Sample{Commands: commandsOf(c.commands)}, now).Commands...)...)
+		seen := read()
+		for _, h := range seen.Holders {
+			got += fmt.Sprintf(" %s/%s/%s/%d/%.0f", h.ID, h.Label, h.Mode, h.Depth, cmp.Or(h.Expires, h.Since, now).Sub(now).Seconds())
+		}
+		if check.Equal(t, string(seen.Kind)+got, c.want, c.pattern); got == "" {
+			continue
+		}
+		load(t, rdb, commandsOf(c.change)...)
+		was := everything(t, rdb)
+		_, err := release.NewExecutor(always(map[string]inspect.Client{addr: rdb}), known, &memoryLog{}).Act(t.Context(), keyspace.ForceRelease, seen, 0)
+		check.ErrorIs(t, err, keyspace.ErrChanged, c.pattern)
+		check.Equal(t, everything(t, rdb), was, c.pattern)
+		line := check.Must(keyspace.ExactCommand(known, keyspace.ForceRelease, read(), 0))(t)
+		check.Equal(t, paste(t, line)+everything(t, rdb), "1", line)
 	}
 }

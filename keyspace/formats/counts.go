@@ -13,7 +13,7 @@ import (
 // the release channels distinguish it.
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
-		About: about("redisson-count", "Redisson", "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
+		About: about("redisson-count", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonSemaphore.java, RedissonCountDownLatch.java",
 			"the value is a number that is not a time, and the key has no TTL"),
 		ShowsWaiters: true,
 		Type:         "string",
@@ -88,7 +88,7 @@ const dramatiqTTL = 15 * time.Minute
 // Every counter with a TTL looks the same.
 func dramatiq() keyspace.Format {
 	return keyspace.Format{
-		About: about("dramatiq", "dramatiq", "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
+		About: about("dramatiq", "dramatiq", "github.com/Bogdanp/dramatiq@v2.2.0: dramatiq/rate_limits/concurrent.py",
 			"the value is a small number, and the key expires within a quarter of an hour"),
 		Type:          "string",
 		MaxConfidence: keyspace.Possible,

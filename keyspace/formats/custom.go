@@ -95,7 +95,7 @@ func customHash() keyspace.Format {
 		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {
 			if fieldUses[plainField(first)] != 0 && !otherName(key) || suggestsHolders(key) {
-				return keyspace.Possible
+				return keyspace.Likely
 			}
 			return keyspace.No
 		},
@@ -135,6 +135,9 @@ func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	case ok && r.shape() == leaseShape && (hint != noClaim || !otherName(e.Key)), ok && hint != noClaim && 2*r.others <= len(e.Members):
 		l := keyspace.Lock{Kind: keyspace.Mutex, Evidence: customEvidence(word, fmt.Sprintf("the fields name the holder %q", r.owner))}
 		l.Holders = []keyspace.Holder{{ID: fieldID(r.fields), Label: r.owner, Depth: r.count, Since: plausibleStart(r.since, e.Now)}}
+		if hintOf(e.Key) == strongHint && !e.Expires.IsZero() {
+			return l, keyspace.Likely
+		}
 		return l, keyspace.Possible
 	case hint == fullClaim:
 		return decodeOwnerTable(e, word)
@@ -230,7 +233,8 @@ func customZset() keyspace.Format {
 		NoTTL:    true, // the times of its elements end the holds
 		LockLike: true,
 		Match:    suggestsHolders,
-		Probe:    probeIf(keyspace.Possible, isHolderName),
+		Probe:    probeIf(keyspace.Likely, isHolderName),
+		Related:  beside("zset", ownersOf),
 		Decode:   decodeCustomZset,
 		Actions:  memberActions(inZset, ""),
 		Samples: []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
@@ -242,6 +246,9 @@ func customZset() keyspace.Format {
 			"ZADD sem:render {ms-4000} web-3:31 {ms+12000} web-1:4242 {ms+20000} web-2:17")},
 	}
 }
+
+// ownersOf returns the key of a fair semaphore as in "Redis in Action": its holders by their turn.
+func ownersOf(key string) string { return key + ":owner" }
 
 // suggestsHolders implements Format.Match for collections of holders.
 func suggestsHolders(key string) bool {
@@ -261,7 +268,13 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: customEvidence(word, "each element has a time")}
-	ends := false
+	ends, sure := false, keyspace.Possible
+	without := func(m keyspace.Member) bool {
+		return !slices.ContainsFunc(e.Related[ownersOf(e.Key)].Members, func(turn keyspace.Member) bool { return turn.Name == m.Name })
+	}
+	if !slices.ContainsFunc(e.Members, without) {
+		l.Evidence, sure = append(l.Evidence, "the zset :owner has the turn of each"), keyspace.Likely
+	}
 	for _, m := range e.Members {
 		at := timeIn(strconv.FormatFloat(m.Score, 'f', -1, 64))
 		if at.IsZero() || at.Sub(e.Now).Abs() > 30*24*time.Hour || !isHolderName(m.Name) {
@@ -275,7 +288,7 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if ends { // the others have ended
 		l.Holders = slices.DeleteFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() })
 	}
-	return ifHeld(l, keyspace.Possible)
+	return ifHeld(l, sure)
 }
 
 // customSet is the format of a set of holders.

@@ -22,6 +22,7 @@ const (
 	otherUse                         // a thing that no process holds, or the liveness of a process
 	liveness                         // a thing that is listed while it lives, with the same fields as a lock
 	noun                             // it ends in -ing and is no activity that a process does alone
+	logIn                            // what a user does that is locked out
 )
 
 // vocabulary has the words in lower case. Plurals and other forms are words of their own,
@@ -45,10 +46,11 @@ var vocabulary = usesOf(map[wordUse]string{
 	noun: `string strings setting settings staging pricing shipping billing rating ranking trending pending listing booking
 		meeting training tracking landing onboarding marketing messaging routing mapping morning evening building
 		warning logging waiting missing incoming outgoing following streaming spring greeting typing rolling`,
+	logIn: `login logins signin logon password passwd otp captcha fail failed failures code pin bruteforce`,
 })
 
 // usesOf returns the uses of each word, from the words with each use.
-func usesOf[Use ~uint8](words map[Use]string) map[string]Use {
+func usesOf[Use ~uint8 | ~uint16](words map[Use]string) map[string]Use {
 	all := make(map[string]Use)
 	for use, text := range words {
 		for word := range strings.FieldsSeq(text) {
@@ -110,9 +112,15 @@ func isActivity(word string) bool { return len(word) > len("using") && strings.H
 
 // otherName reports whether a name says that nobody holds the key, or that it is listed while
 // it lives.
-func otherName(key string) bool {
+func otherName(key string) bool { return hasUse(key, otherUse|liveness) }
+
+// isLockOut reports whether a name can be that of a mark that keeps a user out: login:lock:ada.
+func isLockOut(key string) bool { return strings.Contains(key, "@") || hasUse(key, logIn) }
+
+// hasUse reports whether a word in a name, which may be a part of one in camel case, has a use.
+func hasUse(key string, use wordUse) bool {
 	for w, rest := nextHump(key); w != ""; w, rest = nextHump(rest) {
-		if vocabulary[lowered(w)]&(otherUse|liveness) != 0 {
+		if vocabulary[lowered(w)]&use != 0 {
 			return true
 		}
 	}

@@ -37,6 +37,8 @@ func shapeOf(value string) holderShape {
 	switch {
 	case len(value) > 1 && value[0] == '{':
 		return shapeOfObject(value)
+	case valueWords[lowered(value)]&denial != 0:
+		return noShape
 	case value == "" || value == "1" || valueWords[lowered(value)]&markWord != 0: // it says only that the lock is held
 		return markShape
 	case timeIn(value) != (time.Time{}):
@@ -71,6 +73,7 @@ type valueUse uint8
 const (
 	markWord   valueUse = 1 << iota // the lock is held
 	statusWord                      // the state of a thing
+	denial                          // nothing is held
 )
 
 var valueWords = usesOf(map[valueUse]string{
@@ -78,6 +81,7 @@ var valueWords = usesOf(map[valueUse]string{
 	statusWord: `done ok pending success succeeded failed failure error false no off null none nil
 		queued completed complete finished idle new open closed enabled disabled ready waiting
 		created cancelled canceled paused stopped active inactive in-progress in_progress`,
+	denial: `0 n no false off none null nil free open opened unlocked released available disabled inactive idle b:0; i:0; -1`,
 })
 
 // timeIn reads a value that is a time: in seconds, ms, µs or ns since 1970, or as a date. It

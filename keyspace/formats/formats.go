@@ -18,7 +18,11 @@ import (
 func All() []keyspace.Format { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []keyspace.Format {
-	return slices.Concat(byStructure(), byName(), byToken(), handMade())
+	all := slices.Concat(byStructure(), byName(), applications(), collections(), byToken(), handMade())
+	for i, f := range all {
+		all[i] = inNamespaces(f)
+	}
+	return all
 })
 
 // byStructure lists the formats with a structure that no other library writes.
@@ -39,31 +43,26 @@ func byStructure() []keyspace.Format {
 		medallionReadersLock(),
 		medallionSemaphore(),
 		// .NET's DistributedLock.Redis. Its tokens identify the holder: machine, process, and a UUID.
-		stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			About: about("medallion", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
+		stringLock{token: medallionToken, sure: needsTTL(keyspace.Likely)}.format(keyspace.Format{
+			About: about("medallion", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisMutexPrimitive.cs",
 				"the value is machine_process_UUID"),
 			Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-			Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+			Samples: []keyspace.Sample{labelled("WEB-01 process 4242", opaqueSample("held", "payroll:2026-11", sampleMachine+sampleHex1, keyspace.Likely, 30*time.Second))},
 		}),
 		symfony(),
 		magento(),
 		shedlock(),
 		// The lock backend of Drupal's Redis module: the ID of the request, which contains the time
 		// and is the same in all locks of the request.
-		stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			About: about("drupal", "Drupal's Redis module", "github.com/md-systems/redis: src/Lock/PhpRedis.php",
+		stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}.where(func(key string) bool { return strings.Contains(key, ":lock:") },
+			about("drupal", "Drupal's Redis module", "github.com/md-systems/redis@a91925965e: src/Lock/PhpRedis.php",
 				"the name contains :lock:, and the value is the ID of a Drupal request, which contains the time"),
-			Match:   func(key string) bool { return strings.Contains(key, ":lock:") },
-			Samples: []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
-		}),
+			opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)),
 		suo(),
 		// node's warlock: base64 of a UUID v1, which contains its time.
-		stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			About: about("warlock", "warlock", "github.com/TheDeveloper/warlock: lib/warlock.js",
-				"the name ends in :lock, and the value is base64 of a UUID that contains the time"),
-			Match:   ends(":lock"),
-			Samples: []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
-		}),
+		stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}.where(ends(":lock"),
+			about("warlock", "warlock", "github.com/TheDeveloper/warlock@a5ee7bd7ab: lib/warlock.js", "the name ends in :lock, and the value is base64 of a UUID that contains the time"),
+			opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)),
 	}
 }
 

@@ -13,10 +13,9 @@ import (
 // token under the name in braces, and the count in a second key.
 func goRedislock() keyspace.Format {
 	return countedMutex(keyspace.Format{
-		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
+		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock@v1.6.0: lua/reentrantLock.lua",
 			"the name is in braces, and the value is lock_token: and a UUID"),
-		Prefixes: []string{"{"},
-		Match:    inBraces,
+		Match: inBraces,
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
@@ -79,11 +78,10 @@ func goRedislockFair() keyspace.Format {
 	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
 	actions.ForceRelease = script("go_redislock_fair_release")
 	return keyspace.Format{
-		About: about("go-redislock-fair", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
+		About: about("go-redislock-fair", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock@v1.6.0: lua/fairLock.lua",
 			"the name is in braces, and the value is one of the zset :queue beside it"),
 		ShowsWaiters: true,
 		Type:         "string",
-		Prefixes:     []string{"{"},
 		Match:        inBraces,
 		Probe:        probeIf(keyspace.Certain, func(first string) bool { return first != "" }),
 		Related:      beside("zset", queue),
@@ -120,7 +118,7 @@ func goRedislockFair() keyspace.Format {
 // either the readers' counts and their sum or the writer and its count.
 func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
-		About: about("go-redislock-rw", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
+		About: about("go-redislock-rw", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock@v1.6.0: lua/readLock.lua, lua/writeLock.lua",
 			"the hash has the fields mode and rcount, or mode, writer and wcount"),
 		Type:     "hash",
 		Attempts: attempts(byScript(0, 1)),

@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -96,6 +97,19 @@ func TestHandwrittenLocksArePossibleAtFirstSight(t *testing.T) {
 			check.Equal(t, len(missing(all, atFirstSight(t, rdb, all))), 0, "locks that are not seen")
 		})
 	}
+}
+
+// Only a mark that one library alone makes is certain: a companion, a name of its own, or the structure of its token.
+func TestLocksOfTutorialsAreSeenAndNeverCertain(t *testing.T) {
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
+	all := layouts(t, "tutorials")
+	locks := atFirstSight(t, rdb, all)
+	check.True(t, len(all) >= 40 && len(missing(all, locks)) == 0, "of %d, unseen are %q", len(all), missing(all, locks))
+	for _, l := range locks {
+		check.True(t, l.Confidence < keyspace.Certain, "%s is certain to be a %s: %q", l.Key, l.Format, l.Evidence)
+	}
+	l := only(t, rdb, "mylock")
+	check.True(t, l.Confidence == keyspace.Likely && l.State(clock(t, rdb)) == keyspace.Held, "mylock = 1 is %s to be a %s, %s", l.Confidence, l.Format, l.State(clock(t, rdb)))
 }
 
 // inUse runs a watcher for a minute, in which owners take turns with every layout: each holds

@@ -10,7 +10,7 @@ import (
 // in the hash of the task results. One hash has all locks of an application.
 func huey() keyspace.Format {
 	return keyspace.Format{
-		About: about("huey", "huey", "github.com/coleifer/huey: huey/api.py",
+		About: about("huey", "huey", "github.com/coleifer/huey@3.3.0: huey/api.py, huey/storage.py",
 			"the name begins with huey.results., and fields have .lock. in their name"),
 		Attempts: attempts(keyspace.Attempt{Command: "hsetnx", Token: 1}),
 		Type:     "hash",

@@ -15,7 +15,7 @@ func shedlock() keyspace.Format {
 	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
 	s.Want.Holders[0].Label = "batch-01"
 	return r.format(keyspace.Format{
-		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
+		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock@shedlock-parent-7.9.0: InternalRedisLockProvider.java",
 			"the value is ADDED:, a time, @ and a host"),
 		Samples: []keyspace.Sample{s},
 	})
@@ -43,7 +43,7 @@ func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 func jedisLock() keyspace.Format {
 	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return r.format(keyspace.Format{
-		About: about("jedis-lock", "abelaska/jedis-lock, custom UUID and time", "github.com/abelaska/jedis-lock: JedisLock.java, and common practice",
+		About: about("jedis-lock", "abelaska/jedis-lock, custom UUID and time", "github.com/abelaska/jedis-lock@6b75223f4c: JedisLock.java; common practice",
 			"the value is a UUID and a time in ms"),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)

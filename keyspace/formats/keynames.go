@@ -33,18 +33,24 @@ func hintOf(key string) nameHint {
 }
 
 func hintOfWord(word string) nameHint {
-	if len(word) < len("lock") || len(word) > len("semaphore") || strings.IndexByte("ldmrsw", word[0]|0x20) < 0 {
+	word = strings.TrimRight(word, "0123456789")
+	if n := len(word); n < len("lock") || n > 2*maxClaimWord || strings.IndexByte("ksxern", word[n-1]|0x20) < 0 {
 		return noHint // fast path for most words
 	}
-	word = strings.ToLower(word)
-	for _, mode := range [...]string{"read", "write", "dist", "red", "rw", "r", "w"} {
-		if rest, ok := strings.CutPrefix(word, mode); ok && (rest == "lock" || rest == "locks" || rest == "mutex") {
+	lower := strings.ToLower(word)
+	for _, thing := range [...]string{"lock", "locks", "mutex"} {
+		rest, ok := strings.CutSuffix(lower, thing)
+		switch {
+		case !ok:
+		case rest == "", strings.Contains(" read write dist red rw r w ", " "+rest+" "):
 			return strongHint
+		case !alnum(rest[len(rest)-1]) || nameWords[lower]&noLock != 0:
+			return noHint
+		case strings.IndexByte("bcf", rest[len(rest)-1]) < 0 || word[len(rest)] < 'a': // no block, clock, flock
+			return weakHint
 		}
 	}
-	switch word {
-	case "lock", "locks", "mutex":
-		return strongHint
+	switch lower {
 	case "semaphore", "lease", "leader", "singleton":
 		return weakHint
 	default:
@@ -70,7 +76,7 @@ func hasWord(key string, use nameUse) bool {
 }
 
 // nameUse says what a word in the name of a key suggests other than a lock; several may apply.
-type nameUse uint8
+type nameUse uint16
 
 const (
 	otherThing  nameUse = 1 << iota // a thing whose values look like the token of a lock
@@ -79,20 +85,29 @@ const (
 	fencing                         // a fencing token
 	numbering                       // a number of holds or versions, or a thing that a lock protects
 	permits                         // the permits of a semaphore
+	property                        // a property of a thing, as the last word: a number or a mark with it is no lock
+	setting                         // a thing that is configured: a mark with it, without a TTL, is no lock
+	noLock                          // a word that ends like a lock
 )
 
 var nameWords = usesOf(map[nameUse]string{
 	otherThing: `csrf xsrf sess session sessions oauth otp token tokens refresh
 		password passwd verify apikey key keys secret salt nonce ratelimit rate throttle
-		stat stats counter cache cart flag config cursor id ids uuid hash md5 etag digest checksum email login`,
+		stat stats counter cache cart flag config cursor id ids uuid hash md5 etag digest checksum email login
+		ws websocket websockets socket sockets conn conns connection connections`,
 	counted: `count counts total visits views hits likes score attempts retries seq sequence version page offset size num number
-		qty enabled feature timer`,
+		qty enabled feature timer dedup dedupe deduplication throttled debounce stallblock`,
 	countedLast: `count counts counter counters total totals attempts retries tries failed failures fails errors
 		timeouts waiters waiting acquired acquisitions released releases contended conflicts hits misses
 		seq sequence serial ver rev revision`,
 	fencing:   `fence fences fencing fencingtoken fencingtokens`,
 	numbering: numberWords,
 	permits:   `semaphore semaphores sem permit permits`,
+	property: `state status battery level lang language locale firmware model color colour size length width height ms sec secs seconds
+		minutes duration wait latency timeout ttl mode percent percentage pct rate ratio avg p50 p95 p99 usage enabled
+		setting settings config url stats progress`,
+	setting: `config configs setting settings feature features flag flags preference preferences option options permission permissions`,
+	noLock:  `unlock unlocks deadlock deadlocks padlock padlocks warlock gridlock sherlock hemlock headlock livelock livelocks interlock airlock`,
 })
 
 const numberWords = "token tokens index indexes idx gen generation generations incarnation epoch term version versions id ids " +
@@ -112,7 +127,7 @@ func countsHolds(key, value string) bool {
 
 // The names of numbers: lock_token:7, lockindex, orders:lock:epoch; and search-index, token:42.
 var (
-	numberOfLock  = regexp.MustCompile(`(?i)(lock|mutex|lease|leader|semaphore)s?[_-]?` + numbers + `([^\w-]|$)|(^|[^\w-])` + numbers + `[^\w-]*$`)
+	numberOfLock  = regexp.MustCompile(`(?i)(lock|mutex|lease|leader|semaphore)s?[_-]?(` + numbers + `|counts?|attempts|retries|failures)([^\w-]|$)|(^|[^\w-])` + numbers + `[^\w-]*$`)
 	numberOfThing = regexp.MustCompile(`(?i)[_-]` + numbers + `[^a-z]*$|(^|[^\w-])` + numbers + `[^\w-]`)
 	numbers       = "(" + strings.ReplaceAll(numberWords, " ", "|") + ")"
 )

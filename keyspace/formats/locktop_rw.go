@@ -14,7 +14,7 @@ import (
 // holder ends at its deadline, but its field may remain.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
-		About: about("locktop-rw", "locktop", "package locktop/lock: RW; the fields are explained in rw_common.lua",
+		About: about("locktop-rw", "locktop", "package locktop/lock: RW, the fields in rw_common.lua",
 			"the hash has the fields of locktop's read/write lock, with v = "+rwFormat),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 2, 3)),

@@ -12,7 +12,7 @@ import (
 func lynx() keyspace.Format {
 	const prefix, token = "{lynx:lock:", "api-1-10.0.0.7-4242-3-" + sampleHex1
 	return countedMutex(keyspace.Format{
-		About: about("lynx", "lynx-redis-lock", "github.com/go-lynx/lynx-redis-lock: scripts.go",
+		About: about("lynx", "lynx-redis-lock", "github.com/go-lynx/lynx-redis-lock@v1.6.3: scripts.go",
 			"the name begins with "+prefix+" and ends in }:owner"),
 		Attempts: attempts(byScript(0, 1, 2)),
 		Prefixes: []string{prefix},

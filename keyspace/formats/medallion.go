@@ -42,7 +42,7 @@ func medallionReadersLock() keyspace.Format {
 		return h, ok
 	})
 	return keyspace.Format{
-		About: about("medallion-readers", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		About: about("medallion-readers", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisReaderWriterLockPrimitives.cs",
 			"the name ends in .readers, and the set holds machine_process_UUID"),
 		ShowsWaiters: true,
 		Type:         "set",
@@ -83,7 +83,7 @@ func medallionWriterLock() keyspace.Format {
 	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
-		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisReaderWriterLockPrimitives.cs",
 			"the name ends in .writer, and the value is machine_process_UUID"),
 		ShowsWaiters: true,
 		Type:         "string",
@@ -116,7 +116,7 @@ func medallionWriterLock() keyspace.Format {
 // their deadlines.
 func medallionSemaphore() keyspace.Format {
 	return keyspace.Format{
-		About: about("medallion-semaphore", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
+		About: about("medallion-semaphore", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisSemaphorePrimitive.cs",
 			"the zset holds machine_process_UUID"),
 		Type:  "zset",
 		Probe: probeMedallion,

@@ -8,6 +8,46 @@ import (
 	"locktop/keyspace"
 )
 
+// bullmq is the format of the job locks of BullMQ and Bull: the worker's UUID, in BullMQ with the number of the
+// current job. Other locks of a part of an object look the same: the hash of the job or of its queue is the proof.
+func bullmq() keyspace.Format {
+	r := opaque(func(v string) bool {
+		t := uuidToken(v, time.Time{})
+		return t.known && len(v) >= 36 && t.label == "" && !t.distinctive
+	}, needsTTL(keyspace.Certain))
+	job := []string{"HSET", "bull:mail:4711", "name", "welcome", "data", "{}", "opts", "{}", "timestamp", "{ms-2000}"}
+	return r.format(keyspace.Format{
+		About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq@v6.2.0: src/commands/includes/prepareJobForProcessing.lua; github.com/OptimalBits/bull@v4.15.0: lib/commands/takeLock-1.lua",
+			"the name is prefix:queue:job:lock, the value is a worker's UUID, and the hash of the job or of its queue exists"),
+		Match:     func(key string) bool { return strings.HasSuffix(key, ":lock") && strings.Count(key, ":") >= 3 },
+		Companion: ends(":stalled-check"), // a timer of the queue that looks like a lock
+		Related: besideAll("hash", func(key string) []string {
+			job := strings.TrimSuffix(key, ":lock")
+			return []string{job, job[:strings.LastIndexByte(job, ':')] + ":meta"}
+		}),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			proof := 0
+			for _, beside := range e.Related {
+				for _, m := range beside.Members {
+					proof += map[string]int{"data": 1, "opts": 1, "timestamp": 1, "opts.maxLenEvents": 3}[m.Name]
+				}
+			}
+			switch {
+			case proof >= 3:
+				return l, sure
+			case strings.HasPrefix(e.Key, "bull:"):
+				return l, oneLess(sure)
+			}
+			return keyspace.Lock{}, keyspace.No
+		},
+		Samples: []keyspace.Sample{
+			opaqueSample("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second, job),
+			opaqueSample("a job of Bull whose data is gone", "bull:video:88:lock", sampleUUID2, keyspace.Likely, 30*time.Second),
+		},
+	})
+}
+
 // Key prefixes of simple-redis-mutex, and its channel for releases.
 const (
 	simpleMutexPrefix  = "@simple-redis-mutex:lock-"
@@ -22,7 +62,7 @@ const (
 func simpleRedisMutex() keyspace.Format {
 	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
 	return r.format(keyspace.Format{
-		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex@v3.0.0: src/index.ts",
 			"the name begins with "+simpleMutexPrefix+", and the value is a random number"),
 		Prefixes: []string{simpleMutexPrefix},
 		Companion: func(key string) bool {
@@ -49,7 +89,7 @@ func simpleMutexToken(value string) bool {
 // refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
-		About: about("redis-semaphore", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
+		About: about("redis-semaphore", "redis-semaphore, effect-distributed-lock", "github.com/swarthy/redis-semaphore@v5.7.0: src/RedisSemaphore.ts; github.com/huisjerry/effect-distributed-lock@1a79e93ce0: src/RedisBacking.ts",
 			"the zset holds UUIDs, each with the time of its last refresh"),
 		Attempts: attempts(byScript(1, 0, 2, 3)),
 		Type:     "zset",
@@ -64,7 +104,7 @@ func redisSemaphore() keyspace.Format {
 		Actions: announcing(memberActions(inZset, ""), "poll; those of effect-distributed-lock receive a message on {key}:released",
 			func(l keyspace.Lock) []string { return []string{l.Key + ":released"} }),
 		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
-			Key: "semaphore:render", Kind: keyspace.Semaphore,
+			Key: "semaphore:render", Kind: keyspace.Semaphore, Confidence: keyspace.Likely,
 			Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}, {ID: sampleUUID2 + "_0", Depth: 1}, {ID: sampleUUID2 + "_1", Depth: 1}},
 		},
 			"DEL semaphore:render",
@@ -77,8 +117,6 @@ func redisSemaphore() keyspace.Format {
 // have the same structure.
 func semaphoreName(key string) keyspace.Confidence {
 	switch {
-	case strings.HasPrefix(key, "semaphore:"):
-		return keyspace.Certain
 	case looksLikeLock(key):
 		return keyspace.Likely
 	case looksLikeOther(key):

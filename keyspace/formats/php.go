@@ -17,7 +17,7 @@ func laravel() keyspace.Format {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
 	return r.format(keyspace.Format{
-		About: about("laravel", "Laravel", "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+		About: about("laravel", "Laravel", "github.com/laravel/framework@v13.26.1: src/Illuminate/Cache/RedisLock.php",
 			"the name is in Laravel's cache, and the value has not the form of a cached value"),
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
@@ -68,21 +68,18 @@ func serialised(s string) bool {
 // strings.
 func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpper(s) }
 
-// nextcloud is the format of file locks in Nextcloud: the number of shared holders, or
+// nextcloud is the format of file locks in Nextcloud and ownCloud: the number of shared holders, or
 // a value for an exclusive holder.
 func nextcloud() keyspace.Format {
 	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
-	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
+	s := opaqueSample("shared by three", "9a31c4/lockfiles/"+sampleHex1, "3", keyspace.Certain, time.Hour)
 	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 shared holders"
-	x := opaqueSample("held exclusively", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	x := opaqueSample("held exclusively", "9a31c4/lockfiles/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
-		About: about("nextcloud", "Nextcloud", "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
-			"the name ends in /files/ and a digest, and the value is a number of holders or exclusive"),
-		Match: func(key string) bool {
-			at := len(key) - 32
-			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
-		},
+		About: about("nextcloud", "Nextcloud, ownCloud", "github.com/nextcloud/server@0005a2442a: lib/private/Lock/MemcacheLockingProvider.php, lib/private/Memcache/Factory.php",
+			"the name ends in /lockfiles/ and a digest, and the value is a number of holders or exclusive"),
+		Match: hasDigest("/lockfiles/", 32),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			l.Kind = keyspace.RW
@@ -107,7 +104,7 @@ func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
 // is that of the session.
 func magento() keyspace.Format {
 	return keyspace.Format{
-		About: about("magento", "Cm_RedisSession (Magento)", "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
+		About: about("magento", "Cm_RedisSession (Magento)", "github.com/colinmollenhour/php-redis-session-abstract@v2.1.2: src/Cm/RedisSession/Handler.php",
 			"the hash is a session with the fields lock and pid"),
 		ShowsWaiters: true,
 		Type:         "hash",
@@ -161,7 +158,7 @@ func magentoField(name string) bool {
 // and another member if the holder is a writer.
 func symfony() keyspace.Format {
 	return keyspace.Format{
-		About: about("symfony", "symfony/lock", "github.com/symfony/lock: Store/RedisStore.php",
+		About: about("symfony", "symfony/lock", "github.com/symfony/lock@v7.1.1: Store/RedisStore.php",
 			"the zset holds base64 of 32 bytes, each with the time when it ends"),
 		Attempts: attempts(byScript(1, 0, 2)),
 		Type:     "zset",

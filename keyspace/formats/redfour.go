@@ -12,7 +12,7 @@ import (
 // a counter of all locks of a namespace. The number is the token and the fence.
 func redfour() keyspace.Format {
 	return keyspace.Format{
-		About: about("redfour", "ioredfour, redfour", "github.com/nodemailer/ioredfour: lib/scripts.js; github.com/mixmaxhq/redfour: src/index.js",
+		About: about("redfour", "ioredfour, redfour", "github.com/nodemailer/ioredfour@v1.4.1: lib/scripts.js; github.com/mixmaxhq/redfour@v2.2.2: src/index.js",
 			"the hash has the field index and no other, and a counter of the namespace has counted as far"),
 		Type:    "hash",
 		Probe:   probeIf(keyspace.Certain, func(first string) bool { return first == "index" }),

@@ -13,7 +13,7 @@ func redissonMulti() keyspace.Format {
 	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
 	return keyspace.Format{
-		About: about("redisson-multi", "Redisson", "github.com/redisson/redisson: RedissonFasterMultiLock",
+		About: about("redisson-multi", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonFasterMultiLock.java",
 			"the hash has digests of names with their owners, expire_time and lock_count"),
 		Type:   "hash",
 		Probe:  probeIf(keyspace.Certain, multiField),
@@ -66,12 +66,12 @@ func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 func redissonReserved() keyspace.Format {
 	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	return keyspace.Format{
-		About: about("redisson-queue", "Redisson", "github.com/redisson/redisson: RedissonFairLock",
+		About: about("redisson-queue", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonFairLock.java",
 			"the name of its queue begins with redisson_lock_queue:, and the lock has no holder"),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 0)),
 		Type:         "list",
-		Prefixes:     []string{redissonQueue + ":"},
+		Match:        begins(redissonQueue + ":"),
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		LockKey:      redissonQueued,
 		StandIn: func(lock string) keyspace.Companion {
@@ -142,7 +142,7 @@ func redissonPermits() keyspace.Format {
 	}
 	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
-		About: about("redisson-permits", "Redisson", "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
+		About: about("redisson-permits", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonPermitExpirableSemaphore.java",
 			"the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes"),
 		ShowsWaiters: true,
 		Type:         "zset",

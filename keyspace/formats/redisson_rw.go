@@ -15,7 +15,7 @@ import (
 // keys.
 func redissonRW() keyspace.Format {
 	return keyspace.Format{
-		About: about("redisson-rw", "Redisson", "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
+		About: about("redisson-rw", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonReadLock.java, RedissonWriteLock.java",
 			"the hash has a mode, and clients' UUIDs and threads that hold counts"),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 0)),

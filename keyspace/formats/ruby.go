@@ -14,7 +14,7 @@ import (
 // acquire and a token. While held, the key has no TTL.
 func suo() keyspace.Format {
 	return keyspace.Format{
-		About: about("suo", "suo", "github.com/nickelser/suo: lib/suo/client/redis.rb",
+		About: about("suo", "suo", "github.com/nickelser/suo@v0.4.0: lib/suo/client/redis.rb",
 			"the value is a MessagePack array of times and tokens"),
 		NoTTL: true,
 		Type:  "string",
@@ -76,8 +76,8 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 // list of the free tokens. Waiters block on the list. The keys have no TTL.
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
-		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
-			"the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times"),
+		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore@v0.3.1: lib/redis/semaphore.rb",
+			"the name is SEMAPHORE: or uniquejobs:, a name and :GRABBED, and the hash holds tokens and times"),
 		NoTTL:        true,
 		BlockingWait: true,
 		Type:         "hash",
@@ -100,7 +100,17 @@ func redisSemaphoreRB() keyspace.Format {
 			l.Limit = l.Remaining + int(e.Len)
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: rubySemaphoreActions(),
+		Actions: &keyspace.Actions{ // the time of the acquire distinguishes two holds of one token
+			Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
+			Args: func(l keyspace.Lock) (seen []string) {
+				for _, h := range l.Holders {
+					seen = append(seen, h.ID, strconv.FormatInt(max(h.Since.UnixMilli(), 0), 10))
+				}
+				return seen
+			},
+			ForceRelease: script("ruby_semaphore_release"),
+			WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
+		},
 		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
 			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
 			Holders: []keyspace.Holder{{ID: "1", Depth: 1}},
@@ -122,33 +132,12 @@ const (
 // rubyFree returns the list of the free tokens.
 func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) + rubyAvailable }
 
-// rubySemaphoreActions put tokens back on the list. The time of the acquire
-// distinguishes two holds of one token.
-func rubySemaphoreActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
-		Args: func(l keyspace.Lock) []string {
-			var seen []string
-			for _, h := range l.Holders {
-				since := "0"
-				if !h.Since.IsZero() {
-					since = strconv.FormatInt(h.Since.UnixMilli(), 10)
-				}
-				seen = append(seen, h.ID, since)
-			}
-			return seen
-		},
-		ForceRelease: script("ruby_semaphore_release"),
-		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
-	}
-}
-
 // sidekiqUniqueJobs is the format of Ruby's sidekiq-unique-jobs from 7 on: a hash of the
 // jobs that hold the lock, each with the time of its acquire, and lists of the waiting
 // jobs. The key expires only if the job asks for it.
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
-		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
+		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs@v8.1.0: lib/sidekiq_unique_jobs/lua/lock.lua",
 			"the name is uniquejobs:, a digest and :LOCKED"),
 		ShowsWaiters: true,
 		Type:         "hash",
@@ -181,7 +170,15 @@ func sidekiqUniqueJobs() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: sidekiqActions(),
+		Actions: &keyspace.Actions{ // the end of the last hold deletes all keys of the digest
+			Keys: func(l keyspace.Lock) []string {
+				digest := strings.TrimSuffix(l.Key, uniqueLocked)
+				return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
+			},
+			Args:         holderIDs,
+			ForceRelease: script("sidekiq_release"),
+			WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
+		},
 		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
 			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
 			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Depth: 1}},
@@ -202,20 +199,6 @@ const (
 
 func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
 
-// sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
-// digest.
-func sidekiqActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			digest := strings.TrimSuffix(l.Key, uniqueLocked)
-			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
-		},
-		Args:         holderIDs,
-		ForceRelease: script("sidekiq_release"),
-		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
-	}
-}
-
 // mlanett is the format of Ruby's redis-lock: the owner, host and process, in one key
 // and the deadline in another.
 func mlanett() keyspace.Format {
@@ -226,7 +209,7 @@ func mlanett() keyspace.Format {
 	actions := valueActions()
 	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return r.format(keyspace.Format{
-		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock: lib/redis-lock.rb",
+		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock@08f1bb58ee: lib/redis-lock.rb",
 			"the name begins with lock:owner:, and the value is host:process"),
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
@@ -236,8 +219,9 @@ func mlanett() keyspace.Format {
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires = until
 				l.Evidence = []string{"it has no TTL: a second key has its deadline"}
+				return l, sure
 			}
-			return l, sure
+			return l, oneLess(sure)
 		},
 		Actions: actions,
 		Samples: []keyspace.Sample{s},
@@ -255,34 +239,21 @@ func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefi
 // resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
 // "true", under the class and the arguments of a job, without a TTL.
 func resqueLock() keyspace.Format {
-	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
+	f := endsByValue(certainWith("resque:"), func(s string) (time.Time, bool) {
 		if s == "true" {
 			return time.Time{}, true
 		}
 		return atSeconds(s)
 	})
-	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb",
+	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout@207336d463: lib/resque/plugins/lock_timeout.rb",
 		"the name is lock: and a job's class, and the value a time in seconds, or true")
+	f.Prefixes = []string{"lock:", "resque:lock:", "loner:lock:", "resque:loner:lock:"}
 	f.Match = func(key string) bool {
-		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
+		_, rest, _ := strings.Cut(key, "lock:")
 		class, _, _ := strings.Cut(rest, ":")
-		return ok && class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
+		return class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
 	}
 	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
-	s.Want.Confidence = keyspace.Certain
-	f.Samples = []keyspace.Sample{s}
-	return f
-}
-
-// redisMutex is the format of Ruby's redis-mutex: the deadline in seconds, without a
-// TTL.
-func redisMutex() keyspace.Format {
-	const prefix = "RedisMutex:"
-	f := endsByValue(fixed(keyspace.Certain), atSeconds)
-	f.About = about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",
-		"the name begins with RedisMutex:, and the value is a time in seconds")
-	f.Prefixes = []string{prefix}
-	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
 	f.Samples = []keyspace.Sample{s}
 	return f
@@ -291,14 +262,22 @@ func redisMutex() keyspace.Format {
 // whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: its value is its deadline"
 
+// endsUnder returns the format of such a lock under the names with a prefix.
+func endsUnder(prefix string, sure keyspace.Confidence, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
+	f := endsByValue(fixed(sure), read)
+	s.Want.Confidence = sure
+	f.About, f.Prefixes, f.Samples = about, []string{prefix}, []keyspace.Sample{s}
+	return f
+}
+
 // endsByValue returns the format of a lock whose value is its deadline. The value
-// counts only if the key has no TTL.
+// counts only if the key has no TTL, or one that is too late.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
 	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
 	return r.format(keyspace.Format{
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
-			if sure > keyspace.No && e.Expires.IsZero() {
+			if sure > keyspace.No && (e.Expires.IsZero() || e.Expires.Sub(e.Now) > 20*365*24*time.Hour) { // machinery takes a time for a TTL
 				if l.Expires, _ = read(e.Value); l.Expires.Sub(e.Now) > 366*24*time.Hour { // the default of ServiceStack.Redis is a year
 					return keyspace.Lock{}, keyspace.No
 				}
@@ -314,26 +293,19 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 // discourse is the format of Discourse's DistributedMutex: the deadline in seconds, in
 // a key that expires 1 s later.
 func discourse() keyspace.Format {
-	sure := anyKey(keyspace.Possible)
-	return keyspace.Format{
-		About: about("discourse", "Discourse", "github.com/discourse/discourse: lib/distributed_mutex.rb",
+	r := opaque(func(v string) bool { return digits(v, 10, 10) }, anyKey(keyspace.Possible))
+	return r.format(keyspace.Format{
+		About: about("discourse", "Discourse", "github.com/discourse/discourse@09a28235cd: lib/distributed_mutex.rb",
 			"the value is a time in seconds, just before the key expires"),
-		Type:     "string",
 		Attempts: attempts(bySetNX),
-		Probe: func(key, first string) keyspace.Confidence {
-			if !digits(first, 10, 10) {
-				return keyspace.No
-			}
-			return sure(key, true)
-		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			at, ok := atSeconds(e.Value)
-			if !ok || !digits(e.Value, 10, 10) || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
+			if !ok || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
 				return keyspace.Lock{}, keyspace.No
 			}
-			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Depth: 1}}}, sure(e.Key, true)
+			return r.decode(e)
 		},
 		Actions: valueActions(),
 		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
-	}
+	})
 }

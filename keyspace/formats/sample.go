@@ -43,7 +43,7 @@ func fill(arg string, now time.Time) string {
 	if !strings.Contains(arg, "{") {
 		return arg
 	}
-	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
+	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|ruby|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
 	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
 		part := placeholder.FindStringSubmatch(found)
 		offset, err := strconv.ParseInt(part[2], 10, 64)
@@ -65,6 +65,8 @@ func fill(arg string, now time.Time) string {
 			return base64.StdEncoding.EncodeToString(id[:])
 		case "uniqid":
 			return fmt.Sprintf("%08x%05x", at.Unix(), at.Nanosecond()/1000)
+		case "ruby":
+			return at.UTC().Format(rubyLayout)
 		case "iso":
 			return at.UTC().Format("2006-01-02T15:04:05.000Z")
 		case "f":

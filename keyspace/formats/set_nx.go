@@ -3,6 +3,7 @@ package formats
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,8 @@ import (
 // key says that it is a lock.
 func setNX() keyspace.Format {
 	return keyspace.Format{
-		About: about("set-nx", "custom SET NX, and libraries that store a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
-			"redis.io/commands/set, and the locks of many libraries",
+		About: about("set-nx", "custom SET NX, and libraries that store a UUID or other random text: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis, Verrou, XdpCs/redis-lock …",
+			"redis.io/commands/set; common practice",
 			"the value, the name and the TTL suggest a lock"),
 		Attempts: stringAttempts(),
 		Type:     "string",
@@ -33,11 +34,14 @@ func setNX() keyspace.Format {
 // setNXConfidence returns the confidence for a value under this name. A number beside a lock is
 // none; another number without a TTL is at most a possible one.
 func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
-	sure := tokenOf(value, now).confidence(key, expires)
-	switch {
-	case sure > keyspace.No && countsHolds(key, value):
+	t := tokenOf(value, now)
+	sure := t.confidence(key, expires)
+	short := digits(value, 1, maxCounterDigits)
+	switch last := nameWords[lastWord(key)]; {
+	case sure == keyspace.No, countsHolds(key, value), denies(value), short && last&property != 0:
 		return keyspace.No
-	case !expires && digits(value, 1, maxCounterDigits) && value != "0" && value != "1": // a counter
+	case !expires && short && value != "1", // a counter
+		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)), shapeOf(value) == markShape && isLockOut(key):
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
@@ -54,7 +58,7 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		Kind:    keyspace.Unknown,
 		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Depth: 1, Since: madeAt(t.id, e.Now)}},
 
-		Unchecked: slices.Contains([]string{"", "*", "0", "1", "true", "lock", "locked"}, strings.ToLower(e.Value)), // a flag of all holders
+		Unchecked: slices.Contains([]string{"", "*", "1", "true", "lock", "locked", "b:1;", "i:1;"}, strings.ToLower(e.Value)), // a flag of all holders
 	}
 	if t.known {
 		l.Kind = keyspace.Mutex
@@ -80,7 +84,7 @@ func setNXActions() *keyspace.Actions {
 func setNXSamples() []keyspace.Sample {
 	flag := held("only a flag", "lock:report:weekly", "1", "", 40*time.Second)
 	flag.Want.Unchecked = true
-	own := held("a custom value", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
+	own := held("a custom value", "legacy:sync:lock", "nightly-export run 4711", "", 20*time.Second)
 	own.Want.Kind = keyspace.Unknown
 	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
 	object.Want.Kind = keyspace.Unknown
@@ -98,8 +102,13 @@ func owner(value string) string {
 		return ""
 	}
 	for _, name := range [...]string{"owner", "holder", "locked_by", "host", "hostname", "worker"} {
-		if text, ok := fields[name].(string); ok {
-			return text
+		switch v := fields[name].(type) {
+		case string:
+			return v
+		case map[string]any: // an object of the application, as osparc's user
+			if id := v["user_id"]; id != nil {
+				return fmt.Sprintf("user %v", id)
+			}
 		}
 	}
 	return ""

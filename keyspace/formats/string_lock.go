@@ -46,9 +46,14 @@ func (s stringLock) format(f keyspace.Format) keyspace.Format {
 	return f
 }
 
-// under returns the format of such a mutex under the names with a prefix.
-func (s stringLock) under(prefix string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
-	return s.format(keyspace.Format{About: about, Prefixes: []string{prefix}, Samples: samples})
+// under returns the format of such a mutex under the names with one of some prefixes, between spaces.
+func (s stringLock) under(prefixes string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Prefixes: strings.Fields(prefixes), Samples: samples})
+}
+
+// where returns the format of such a mutex under the names that match.
+func (s stringLock) where(match func(string) bool, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Match: match, Samples: samples})
 }
 
 // anywhere returns the format of such a mutex under any name.
@@ -93,6 +98,16 @@ func needsTTL(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
 			return c
 		}
 		return oneLess(c)
+	}
+}
+
+// certainWith returns certain for names with a mark of the library, and likely for others.
+func certainWith(mark string) func(string, bool) keyspace.Confidence {
+	return func(key string, _ bool) keyspace.Confidence {
+		if strings.Contains(key, mark) {
+			return keyspace.Certain
+		}
+		return keyspace.Likely
 	}
 }
 

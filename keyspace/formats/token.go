@@ -1,8 +1,10 @@
 package formats
 
 import (
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -14,6 +16,7 @@ type token struct {
 	known          bool                // it has a shape that is used for locks
 	baseConfidence keyspace.Confidence // for a key that expires and whose name suggests nothing
 	distinctive    bool                // hardly anything else has the shape: a key without expiry has the same confidence
+	doubtful       bool                // it names no holder: possible at most, also under the name of a lock
 	id             uuid.UUID           // the UUID in it; zero = none
 	label          string              // the readable part
 }
@@ -24,16 +27,27 @@ func tokenOf(value string, now time.Time) token {
 	if t := uuidToken(value, now); t.known {
 		return t
 	}
-	n := len(value)
-	switch {
-	case n == 16 && only(value, ""), n == 20 && only(value, "-_"), n == 22 && only(value, "-_"):
+	if isRandom(value) {
 		return token{known: true, baseConfidence: keyspace.Possible}
-	case n == 44 && strings.HasSuffix(value, "=") && only(value[:43], "+/"):
-		return token{known: true, baseConfidence: keyspace.Possible} // base64 of 32 bytes
-	case n == 24 && only(value, "+/"): // base64 of 18 bytes
-		return token{known: true}
-	default:
-		return token{known: handWritten(value)}
+	}
+	return token{known: handWritten(value), doubtful: isDoubtful(value)}
+}
+
+// isRandom reports whether a value is what a generator of tokens makes, by its alphabet and its length: base64, base64url,
+// nanoid or letters and digits; JavaScript's Math.random(), also in base 36; raw bytes that are not compressed or pickled.
+func isRandom(value string) bool {
+	n, text := len(value), strings.TrimRight(value, "=")
+	switch {
+	case n < 8 || n > 88 || digits(value, 1, n):
+		return false
+	case n >= 16 && n-len(text) <= 2 && (only(text, "+/") || only(text, "-_")):
+		return mixed(text) || n == 16 && only(text, "")
+	case strings.HasPrefix(value, "0."):
+		return digits(value[2:], 10, 24)
+	case n >= 16:
+		return !utf8.ValidString(value) && !strings.Contains("\x1f\x8b \x80\x03 \x80\x04 \x80\x05 \x04\x08 \xac\xed \x78\x9c \x28\xb5", value[:2])
+	default: // 7 to 14 digits in base 36
+		return n <= 14 && only(value, "") && value == strings.ToLower(value) && valueWords[value] == 0
 	}
 }
 
@@ -74,13 +88,39 @@ func uuidToken(value string, now time.Time) token {
 	}
 }
 
+// denies reports whether a value is that of no lock: it says that nothing is held, or is markup, a list, an address or a
+// fraction.
+func denies(value string) bool {
+	_, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+	switch {
+	case valueWords[lowered(value)]&denial != 0:
+		return true
+	case len(value) < 2, isRandom(value):
+		return false
+	case value[0] == '<', value[0] == '[' && strings.IndexByte(`"{[]0123456789`, value[1]) >= 0, strings.Contains(value, "://"):
+		return true
+	}
+	return err == nil && !digits(value, 1, 19) && timeIn(value).IsZero()
+}
+
+// isDoubtful reports whether a value hardly names a holder: prose, a list, an object without an owner and a time.
+func isDoubtful(value string) bool {
+	if strings.HasPrefix(value, "{") && len(value) != probeBytes {
+		fields, complete := objectFields(value)
+		r, owned := recordOf(fields)
+		return complete && !owned && !r.timed
+	}
+	process := strings.ContainsAny(value, ":-/@_|=") && strings.ContainsAny(value, "0123456789") && !strings.Contains(value, "#")
+	return strings.ContainsAny(value, " ,;") && !process // or a time
+}
+
 // maxCounterDigits is the maximum length of a number that is not a time in seconds.
 const maxCounterDigits = 9
 
 // handWritten recognizes what people store without a library: a flag, a time, or a
 // process name.
 func handWritten(value string) bool {
-	for _, mark := range [...]string{"", "true", "locked", "lock"} {
+	for _, mark := range [...]string{"", "true", "locked", "lock", "b:1;", "i:1;"} {
 		if len(value) == len(mark) && strings.EqualFold(value, mark) {
 			return true
 		}
@@ -94,14 +134,11 @@ func handWritten(value string) bool {
 
 // confidence returns the confidence for a key with this name.
 func (t token) confidence(key string, expires bool) keyspace.Confidence {
-	switch hintOf(key) {
-	case strongHint:
-		return keyspace.Likely
-	case weakHint:
-		if t.known || expires {
-			return keyspace.Likely
-		}
+	switch hint := hintOf(key); {
+	case hint != noHint && (t.doubtful || hint == weakHint && !t.known && !expires):
 		return keyspace.Possible
+	case hint != noHint:
+		return keyspace.Likely
 	}
 	sure := t.baseConfidence
 	if !expires && !t.distinctive {
@@ -180,10 +217,8 @@ func digits(s string, atLeast, atMost int) bool {
 	return true
 }
 
-// sixteenBytes reports whether s is base64 of 16 bytes without padding: 22 characters,
-// the last of which has two bits only. Random bytes contain capital and small letters
-// (1 of 30,000 does not); words and numbers of that length do not.
+// sixteenBytes reports whether s is base64 of 16 bytes without padding: 22 characters, the last of
+// which has two bits only.
 func sixteenBytes(s, extra string) bool {
-	return len(s) == 22 && strings.IndexByte("AQgw", s[21]) >= 0 && only(s, extra) &&
-		s != strings.ToLower(s) && s != strings.ToUpper(s)
+	return len(s) == 22 && strings.IndexByte("AQgw", s[21]) >= 0 && only(s, extra)
 }

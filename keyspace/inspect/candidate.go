@@ -26,6 +26,7 @@ type candidate struct {
 	oversized  bool           // everything but its elements is read
 	light      bool           // its elements were measured together with the types of other keys, and may be read
 	small      bool           // the command that reads a whole value may take the place of one that is denied
+	certain    bool           // the format is, from the key alone
 	partial    bool           // companions could not be read
 	shared     bool           // other keys may have the same idle time
 }

@@ -256,8 +256,9 @@ func (p *probe) firstPiece(ctx context.Context) *redis.StringCmd {
 // formatIndex finds the formats for a key, a million times per pass: by type, and by
 // what they need to see. It is immutable.
 type formatIndex struct {
-	byType     map[string]*typeFormats // by type
-	companions []func(key string) bool // the Companion functions of the formats
+	byType     map[string]*typeFormats  // by type
+	companions []func(key string) bool  // the Companion functions of formats with any names
+	besides    []func(name string) bool // those of formats whose names may be in a namespace
 }
 
 // typeFormats are the formats of one type.
@@ -267,8 +268,8 @@ type typeFormats struct {
 	anyName  bool        // some of the probed formats match any name
 }
 
-// prefixTable maps the first byte of a key name to formats. Most keys have a first byte
-// without formats.
+// prefixTable maps the first byte of a name to formats. A name begins a key, or follows the
+// namespace of an application in it. Most names have a first byte without formats.
 type prefixTable struct {
 	byFirstByte [256][]*keyspace.Format
 	rest        []*keyspace.Format
@@ -287,24 +288,16 @@ func (t *prefixTable) add(f *keyspace.Format) {
 	}
 }
 
-// formatsFor returns the formats that the first byte of a name permits.
-func (t *prefixTable) formatsFor(key string) [2][]*keyspace.Format {
-	if key == "" {
-		return [2][]*keyspace.Format{t.rest}
-	}
-	return [2][]*keyspace.Format{t.byFirstByte[key[0]], t.rest}
+// any reports whether is holds for one of the formats that can match a key with this name.
+func (t *prefixTable) any(key string, is func(f *keyspace.Format) bool) bool {
+	return keyspace.AnyName(key, func(name string) bool {
+		return slices.ContainsFunc(t.byFirstByte[name[0]], func(f *keyspace.Format) bool { return f.HasName(name) && is(f) })
+	}) || slices.ContainsFunc(t.rest, func(f *keyspace.Format) bool { return f.HasName(key) && is(f) })
 }
 
 // has reports whether a format can match a key with this name.
 func (t *prefixTable) has(key string) bool {
-	for _, some := range t.formatsFor(key) {
-		for _, f := range some {
-			if f.MatchesName(key) {
-				return true
-			}
-		}
-	}
-	return false
+	return t.any(key, func(*keyspace.Format) bool { return true })
 }
 
 // newFormatIndex indexes formats, which must not change afterwards.
@@ -312,8 +305,10 @@ func newFormatIndex(formats []keyspace.Format) *formatIndex {
 	x := &formatIndex{byType: make(map[string]*typeFormats)}
 	for i := range formats {
 		f := &formats[i]
-		if f.Companion != nil {
+		if f.Companion != nil && f.Prefixes == nil {
 			x.companions = append(x.companions, f.Companion)
+		} else if f.Companion != nil {
+			x.besides = append(x.besides, f.Companion)
 		}
 		if f.Type != keyspace.AnyType {
 			x.addFor(f, f.Type)
@@ -344,7 +339,10 @@ func (x *formatIndex) addFor(f *keyspace.Format, typ string) {
 
 // isCompanion reports whether the name alone identifies a companion key.
 func (x *formatIndex) isCompanion(key string) bool {
-	return slices.ContainsFunc(x.companions, func(is func(string) bool) bool { return is(key) })
+	is := func(some []func(string) bool, name string) bool {
+		return slices.ContainsFunc(some, func(is func(string) bool) bool { return is(name) })
+	}
+	return is(x.companions, key) || keyspace.AnyName(key, func(name string) bool { return is(x.besides, name) })
 }
 
 // need is what must be read before a key can be ruled out.
@@ -379,16 +377,10 @@ func (x *formatIndex) bestProbe(key, typ, first string, enough keyspace.Confiden
 		return keyspace.No
 	}
 	best := keyspace.No
-	for _, some := range s.probed.formatsFor(key) {
-		for _, f := range some {
-			if !f.MatchesName(key) {
-				continue
-			}
-			if best = max(best, f.Probe(key, first)); best >= enough {
-				return best
-			}
-		}
-	}
+	s.probed.any(key, func(f *keyspace.Format) bool {
+		best = max(best, f.Probe(key, first))
+		return best >= enough
+	})
 	return best
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,11 +27,12 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	defer func() { s.opts.OwnReads.end(s.keyID(key), r.conn.now) }()
 	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
-	var replication *redis.StringCmd
+	var info *redis.StringCmd
 	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) {
-		kind, replication = p.Type(ctx, key), p.Info(ctx, "replication")
+		kind, info = p.Type(ctx, key), p.Info(ctx)
 	})
-	describeServer(&result.Server, replication.Val())
+	describeServer(&result.Server, info.Val())
+	s.timesFields.Store(timesFields(result.Server))
 	switch {
 	case err == nil && isRedirect(kind.Err()):
 		result.Type = "none"
@@ -138,4 +140,42 @@ func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, err
 		return nil, nil
 	}
 	return found[0].lock, nil
+}
+
+// readFieldDeadlines reads the deadlines of the fields of hashes. The libraries whose layout is
+// certain set none beside the TTL of the key.
+func (r *reader) readFieldDeadlines(ctx context.Context, all []candidate) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
+		return c.typ != "hash" || len(c.entry.Members) == 0 || c.certain && !c.entry.Expires.IsZero()
+	})
+	for some := range slices.Chunk(all, batchSize) {
+		deadlines := make([]*redis.IntSliceCmd, len(some))
+		err := r.conn.pipelined(ctx, "read the deadlines of fields", func(p redis.Pipeliner) {
+			for i, c := range some {
+				var names []string
+				for _, m := range c.entry.Members {
+					names = append(names, m.Name)
+				}
+				deadlines[i] = p.HPExpireTime(ctx, c.name, names...)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for i, c := range some {
+			for j, ms := range deadlines[i].Val() { // -1 = none, -2 = the field is gone
+				if ms > 0 {
+					c.entry.Members[j].Expires = time.UnixMilli(ms)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// timesFields reports whether the fields of hashes can have deadlines on a server.
+func timesFields(s keyspace.Server) bool {
+	var major, minor int
+	_, _ = fmt.Sscanf(s.Version, "%d.%d", &major, &minor)
+	return s.Product == "redis" && (major > 7 || major == 7 && minor >= 4) || s.Product == "valkey" && major >= 9
 }

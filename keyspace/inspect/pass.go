@@ -90,6 +90,7 @@ func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scan
 			describeServer(&p.server, info.Val())
 		}
 	}
+	s.timesFields.Store(timesFields(p.server))
 	p.history, _ = InfoValue(infos[1].Val(), "master_replid")
 	p.databases = strings.Count(databases.Val(), "\ndb")
 	p.server.ClusterDown = strings.Contains(cluster.Val(), "cluster_state:fail")

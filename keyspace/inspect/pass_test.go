@@ -55,7 +55,7 @@ func TestACursorThatEndsEarlyHasVisitedEverything(t *testing.T) {
 }
 
 // answers returns a read of a string with these replies.
-func answers(value string, size int64, left time.Duration) keyRead {
+func answers(value string, size, left int64) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(start)
 	return keyRead{
@@ -64,7 +64,7 @@ func answers(value string, size int64, left time.Duration) keyRead {
 		after:     clock,
 		value:     redis.NewStringResult(value, nil),
 		size:      redis.NewIntResult(size, nil),
-		expiry:    redis.NewDurationResult(left, nil),
+		expiry:    redis.NewIntResult(left, nil),
 	}
 }
 
@@ -75,14 +75,14 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		asked keyRead
 		ok    bool
 	}{
-		{"held", answers("token", 5, time.Second), true},
+		{"held", answers("token", 5, 1000), true},
 		{"held for ever", answers("token", 5, -1), true},
-		{"empty, but there", answers("", 0, time.Second), true},
+		{"empty, but there", answers("", 0, 1000), true},
 		{"never there", answers("", 0, -2), false},
 		{"gone in between", answers("token", 5, -2), false},
 		{"gone even before its size", answers("token", 0, -2), false},
-		{"came in between", answers("", 5, time.Second), false},
-		{"became another", answers("token", 9, time.Second), false},
+		{"came in between", answers("", 5, 1000), false},
+		{"became another", answers("token", 9, 1000), false},
 	} {
 		e, ok := c.asked.result()
 		check.True(t, ok == c.ok, "%s: taken for an entry: %v", c.name, ok)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,8 +34,10 @@ type reader struct {
 	db        int
 	overdue   []Overdue
 	confirmed confirmedKeys
-	unread    map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
-	notLocks  []string          // keys that are not locks
+
+	timesFields *atomic.Bool      // of the scanner
+	unread      map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
+	notLocks    []string          // keys that are not locks
 }
 
 // detect reads keys and their companions, and decodes them. It returns those that are locks, in
@@ -67,6 +70,9 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 	var both errgroup.Group // over a slow network, one wait is better than two
 	counted := r.countSubscribers(ctx, &both, matched)
 	err := r.readRelated(ctx, matched)
+	if err == nil && r.timesFields.Load() {
+		err = r.readFieldDeadlines(ctx, matched)
+	}
 	if err = errors.Join(err, both.Wait()); err == nil {
 		counted()
 	}
@@ -80,7 +86,7 @@ func (r *reader) match(c *candidate) bool {
 	if f == nil {
 		return false
 	}
-	c.format, c.heard = f, heard
+	c.format, c.heard, c.certain = f, heard, sure == keyspace.Certain
 	if f.Related != nil {
 		c.companions = f.Related(*c.entry)
 	}
@@ -310,7 +316,7 @@ type keyRead struct {
 	after  *redis.TimeCmd // after the read; nil if the deadline is exact
 	value  redis.Cmder
 	size   *redis.IntCmd
-	expiry *redis.DurationCmd // time to live, or the deadline since 1970 if exact
+	expiry *redis.IntCmd // time to live, or the deadline since 1970 if exact, in ms
 }
 
 // queueRead queues the commands that read one key. The value comes before the size and
@@ -321,11 +327,12 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k *candidate, clock *redi
 		q.value = queueValue(ctx, p, k)
 	}
 	q.size = queueSize(ctx, p, k)
+	command := "pttl"
 	if exact {
-		q.expiry = p.PExpireTime(ctx, k.name)
-	} else {
-		q.expiry = p.PTTL(ctx, k.name)
+		command = "pexpiretime"
 	}
+	q.expiry = redis.NewIntCmd(ctx, command, k.name)
+	_ = p.Process(ctx, q.expiry) // it only queues; an error is returned when the pipeline is sent
 	return q
 }
 
@@ -369,6 +376,9 @@ var sizeCommands = map[string]func(redis.Pipeliner, context.Context, string) *re
 	"set": redis.Pipeliner.SCard, "zset": redis.Pipeliner.ZCard, "stream": redis.Pipeliner.XLen,
 }
 
+// lastMilli is the end of the year 9999, in ms since 1970: JSON has no later time.
+const lastMilli = 253_402_300_799_999
+
 // failedWith reports whether an error of one of the commands matches.
 func (q keyRead) failedWith(is func(error) bool) bool {
 	return is(q.expiry.Err()) || q.size != nil && is(q.size.Err()) || q.value != nil && is(q.value.Err())
@@ -385,10 +395,10 @@ func (q keyRead) result() (e keyspace.Entry, ok bool) {
 	switch {
 	case left < 0:
 	case q.after == nil:
-		e.Expires = time.UnixMilli(left.Milliseconds())
+		e.Expires = time.UnixMilli(min(left, lastMilli))
 	default: // in whole milliseconds: exact if both clock readings are in the same millisecond
 		begin := e.Now.Truncate(time.Millisecond)
-		e.Expires = begin.Add(left)
+		e.Expires = time.UnixMilli(min(begin.UnixMilli()+left, lastMilli))
 		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
 	}
 	if q.oversized {

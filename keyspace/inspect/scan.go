@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,8 @@ type Scanner struct {
 	node   string
 	denied *deniedCommands
 	answer *lastAnswer
+
+	timesFields atomic.Bool // the server has deadlines of fields, as far as INFO was read
 }
 
 // ScanOptions configure a Scanner.
@@ -171,6 +174,8 @@ func (s *Scanner) reader() reader {
 		node:    s.node,
 		db:      s.opts.DB,
 		overdue: s.opts.Overdue,
+
+		timesFields: &s.timesFields,
 	}
 }
 

@@ -15,18 +15,21 @@ import (
 func TestAServerIsNamedByItsProduct(t *testing.T) {
 	for _, c := range []struct {
 		info, product, version, mode, software string
+		timesFields                            bool
 	}{
-		{"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n", "redis", "6.0.16", "standalone", "Redis 6.0.16"},
-		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nvalkey_release_stage:ga\r\nserver_mode:cluster\r\n", "valkey", "8.1.1", "cluster", "Valkey 8.1.1"},
-		{"redis_version:7.2.4\r\nserver_name:redis\r\nvalkey_version:8.1.1\r\nredis_mode:standalone\r\n", "redis", "7.2.4", "standalone", "Redis 7.2.4"},
-		{"# Replication\r\nrole:master\r\n", "", "", "", ""},
+		{"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n", "redis", "6.0.16", "standalone", "Redis 6.0.16", false},
+		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nvalkey_release_stage:ga\r\nserver_mode:cluster\r\n", "valkey", "8.1.1", "cluster", "Valkey 8.1.1", false},
+		{"redis_version:7.2.4\r\nserver_name:redis\r\nvalkey_version:8.1.1\r\nredis_mode:standalone\r\n", "redis", "7.2.4", "standalone", "Redis 7.2.4", false},
+		{"redis_version:7.4.0\r\n", "redis", "7.4.0", "", "Redis 7.4.0", true},
+		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n", "valkey", "9.0.1", "", "Valkey 9.0.1", true},
+		{"# Replication\r\nrole:master\r\n", "", "", "", "", false},
 	} {
 		var s keyspace.Server
 		for range 2 { // twice, as in every scan
 			describeServer(&s, c.info)
 			describeServer(&s, "# Replication\r\nrole:master\r\n")
 		}
-		check.True(t, s.Product == c.product && s.Version == c.version && s.Mode == c.mode && s.Software() == c.software,
+		check.True(t, s.Product == c.product && s.Version == c.version && s.Mode == c.mode && s.Software() == c.software && timesFields(s) == c.timesFields,
 			"%q is %q, %q, %q: %q", c.info, s.Product, s.Version, s.Mode, s.Software())
 	}
 	check.Equal(t, (keyspace.Server{Version: "7.0.15"}).Software(), "Redis 7.0.15", "a server of an old recording is")

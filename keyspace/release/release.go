@@ -204,7 +204,7 @@ func (e *Executor) Recheck(ctx context.Context, after keyspace.AuditRecord, seen
 
 // unchanged reports whether the holders in seen still hold the lock.
 func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
-	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() {
+	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() || !slices.Equal(now.Whole, seen.Whole) {
 		return false
 	}
 	return !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool {

@@ -1,0 +1,85 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// applications lists the formats of applications and of job runners, of one string each.
+func applications() []keyspace.Format {
+	flag := func(v string) stringLock {
+		return opaque(func(value string) bool { return value == v }, fixed(keyspace.Certain))
+	}
+	loner := unchecked(flag("1").under("loners:queue:", about("resque-loner", "resque-loner", "github.com/resque/resque-loner@06c125b4fa: lib/resque-loner/helpers.rb",
+		"the name is loners:queue:, a queue, :job: and a digest, and the value is 1"),
+		opaqueSample("a job in the queue", "loners:queue:imports:job:"+sampleHex1, "1", keyspace.Certain, 0)))
+	loner.NoTTL = true
+	return []keyspace.Format{
+		loner,
+		unchecked(flag("b:1;").under("framework/schedule- framework/command-", about("laravel-schedule", "Laravel's scheduler",
+			"github.com/laravel/framework@4b65349007: src/Illuminate/Console/Scheduling/CacheEventMutex.php, src/Illuminate/Console/Scheduling/CacheSchedulingMutex.php",
+			"the name has framework/schedule- or framework/command-, and the value is true as PHP writes it"), // newer ones have an owner: see laravel
+			opaqueSample("a task that runs", "framework/schedule-"+sampleHex1+"9b1c2d3e", "b:1;", keyspace.Certain, 24*time.Hour))),
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("framework/crontab- hyperf/crontab-", about("hyperf-crontab", "Hyperf's crontab",
+			"github.com/hyperf/hyperf@0978f52f50: src/crontab/src/Mutex/RedisTaskMutex.php, src/crontab/src/Mutex/RedisServerMutex.php",
+			"the name has framework/crontab- or hyperf/crontab-"),
+			opaqueSample("a server has the task", "hyperf/crontab-"+sampleHex1+"9b1c2d3e-sv", sampleHex2, keyspace.Certain, time.Hour))),
+		unchecked(flag("1").where(func(key string) bool { return strings.HasSuffix(key, "}\n") && strings.Contains(key, "unique:") },
+			about("gocraft-work", "gocraft/work", "github.com/gocraft/work@0861e4f8b5: redis.go", "the name has unique:, a job and its arguments, and the value is 1"),
+			opaqueSample("a job in the queue", "work:unique:send_email:{\"to\":7}\n", "1", keyspace.Certain, 24*time.Hour))),
+		opaque(func(v string) bool { return isHex(v, 12) }, needsTTL(keyspace.Certain)).under("QueuedTrackingLock", about("matomo", "Matomo's QueuedTracking",
+			"github.com/matomo-org/plugin-QueuedTracking@0a2c29f04f: Queue/Lock.php", "the name begins with QueuedTrackingLock, and the value is 12 hexadecimal digits"),
+			opaqueSample("a queue is being processed", "QueuedTrackingLock0", sampleHex1[:12], keyspace.Certain, time.Minute)),
+		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.under("SINGLE_BEAT_", about("single-beat", "single-beat",
+			"github.com/ybrs/single-beat@02bca99b0b: singlebeat/beat.py", "the name begins with SINGLE_BEAT_, and the value is host:process"),
+			opaqueSample("a program runs", "SINGLE_BEAT_celery_beat", "beat-1:4711", keyspace.Certain, 5*time.Second)),
+		opaque(func(v string) bool { return !timeIn(v).IsZero() }, needsTTL(keyspace.Certain)).under("tw:scheduler:", about("sentry-scheduler", "Sentry's scheduler of tasks",
+			"github.com/getsentry/sentry@2f92e55edd: src/sentry/taskworker/scheduler/runner.py", "the name begins with tw:scheduler:, and the value is a time"),
+			opaqueSample("a task that may not run again yet", "tw:scheduler:sentry.tasks.beacon", "{iso-5000}", keyspace.Certain, time.Hour)),
+		unchecked(opaque(func(v string) bool { return strings.HasPrefix(v, `{"status":"IN_PROGRESS"`) }, needsTTL(keyspace.Certain)).under("node-idempotency:",
+			about("node-idempotency", "node-idempotency", "github.com/mahendraHegde/node-idempotency@148eb76b9d: packages/core/src/idempotency.ts",
+				"the name begins with node-idempotency:, and the value has the status IN_PROGRESS"),
+			opaqueSample("a request", "node-idempotency:POST:/orders:7f3a", `{"status":"IN_PROGRESS","fingerPrint":"9f86d0"}`, keyspace.Certain, 24*time.Hour))),
+		opaque(func(v string) bool { return isHex(v, 24) }, needsTTL(keyspace.Likely)).where(hasDigest("unique:", 40),
+			about("sidekiq-enterprise", "Sidekiq Enterprise, as its users see it (sidekiq#5002)", "source not public",
+				"the name is unique: and a digest, and the value is the ID of a job"),
+			opaqueSample("a job in the queue", "unique:"+sampleHex1+"9b1c2d3e", "4f2b8c6a1d4e9a7b9c5d8e0f", keyspace.Likely, 4*time.Hour)),
+		unchecked(flag("").where(ends("~lock"), about("spring-cache", "Spring's cache", "github.com/spring-projects/spring-data-redis@15f65f6997: src/main/java/org/springframework/data/redis/cache/DefaultRedisCacheWriter.java",
+			"the name is a cache and ~lock, and the value is empty"),
+			opaqueSample("a cache being cleared", "products~lock", "", keyspace.Certain, 0))),
+		unchecked(stringLock{token: moodleRequest, sure: needsTTL(keyspace.Certain)}.where(ends(".lock"), about("moodle", "Moodle",
+			"github.com/moodle/moodle@01309248d8: lib/classes/session/redis.php", "the name ends in .lock, and the value is [pid, a process,] a host and a request"),
+			labelled("web1:3121", opaqueSample("a request", "d7e78666cbb4e131.lock", "[pid 3121] web1:/mod/quiz/view.php?id=7", keyspace.Certain, 2*time.Hour)))),
+		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
+			at, number, ok := cutLast(value, "-")
+			h, timed := rubyTime(at, now)
+			h.ID = value
+			return h, ok && timed && digits(number, 1, 6)
+		}}.anywhere(about("mario-redis-lock", "mario-redis-lock", "github.com/marioizquierdo/mario-redis-lock@0445f58e0b: lib/redis_lock.rb",
+			"the value is a time as Ruby writes it, and a number"),
+			opaqueSample("held", "RedisLock::default", "{ruby-3000}-523412", keyspace.Likely, 10*time.Second)),
+		unchecked(stringLock{sure: anyKey(keyspace.Possible), token: rubyTime}.anywhere(about("simple-redis-lock", "simple_redis_lock",
+			"github.com/nitzanav/simple_redis_lock@6f3e5a4151: lib/simple_redis_lock.rb", "the value is a time as Ruby writes it"),
+			opaqueSample("held", "lock:task_384", "{ruby-3000}", keyspace.Likely, 10*time.Second))),
+	}
+}
+
+const rubyLayout = "2006-01-02 15:04:05 -0700"
+
+// rubyTime parses a time as Ruby writes it, with or without a fraction.
+func rubyTime(value string, now time.Time) (keyspace.Holder, bool) {
+	if len(value) < len(rubyLayout) || value[10] != ' ' { // most values
+		return keyspace.Holder{}, false
+	}
+	at, err := time.Parse(rubyLayout, value)
+	return keyspace.Holder{ID: value, Depth: 1, Since: plausibleStart(at, now)}, err == nil
+}
+
+// moodleRequest parses a process, a host and a request.
+func moodleRequest(value string, _ time.Time) (keyspace.Holder, bool) {
+	pid, rest, ok := strings.Cut(strings.TrimPrefix(value, "[pid "), "] ")
+	host, _, named := strings.Cut(rest, ":")
+	return keyspace.Holder{ID: value, Label: host + ":" + pid, Depth: 1}, ok && named && digits(pid, 1, 10)
+}

@@ -1,0 +1,84 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// collections lists the formats of applications that store a lock in a hash or in a zset.
+func collections() []keyspace.Format {
+	const owner, transaction = "613_F0A1B2C3D4E5F607", "10.0.1.63:8091:4927604953972640934"
+	magento := fieldsUnder("LOCKED_RECORD_INFO_", about("magento-cache", "Magento's cache", "github.com/magento/magento2@565f63ee54: lib/internal/Magento/Framework/Lock/Backend/Cache.php",
+		"the name has LOCKED_RECORD_INFO_, and the data of the record begins with a process"), func(f map[string]string) (h keyspace.Holder) {
+		pid, _, ok := strings.Cut(f["d"], "-")
+		if at, timed := atSeconds(f["m"]); ok && timed && digits(pid, 1, 10) {
+			h = keyspace.Holder{ID: "d=" + f["d"], Label: "process " + pid, Since: at}
+		}
+		return h
+	}, sample("the configuration is being read", 2*time.Hour, keyspace.Lock{
+		Key: "LOCKED_RECORD_INFO_SYSTEM_CONFIG", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "d=31231-2852561463-0f3a9c12", Label: "process 31231", Depth: 1}},
+	}, "HSET LOCKED_RECORD_INFO_SYSTEM_CONFIG d 31231-2852561463-0f3a9c12 m {s-95000} i 0", "EXPIRE LOCKED_RECORD_INFO_SYSTEM_CONFIG 7200"))
+	magento.Actions = fieldActions()
+	return []keyspace.Format{
+		magento,
+		// Without actions: the transaction would end the lock of another one that has the row since.
+		unchecked(fieldsUnder("SEATA_ROW_LOCK_", about("seata", "Seata", "github.com/apache/incubator-seata@4ce9afb8d4: server/src/main/java/org/apache/seata/server/storage/redis/lock/RedisLocker.java",
+			"the name begins with SEATA_ROW_LOCK_, and the hash has a transaction and a branch"), func(f map[string]string) (h keyspace.Holder) {
+			if f["branchId"] != "" {
+				h.ID = f["xid"]
+			}
+			return h
+		}, sample("a row of a transaction", 0, keyspace.Lock{
+			Key: "SEATA_ROW_LOCK_jdbc:mysql://db1/shop^^^orders^^^42", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: transaction, Depth: 1}},
+		}, "HSET SEATA_ROW_LOCK_jdbc:mysql://db1/shop^^^orders^^^42 xid "+transaction+" branchId 4927604953972640935 tableName orders pk 42"))),
+		elementsUnder("lockf lockp", "hash", keyspace.RW, juicefsHolder, about("juicefs", "JuiceFS", "github.com/juicedata/juicefs@04fd74290f: pkg/meta/redis_lock.go",
+			"the name is lockf or lockp and an inode, and each field a session and an owner"), sample("a reader", 0, keyspace.Lock{
+			Key: "lockf24578", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: owner, Label: "session 613", Depth: 1, Mode: keyspace.Read}},
+		}, "HSET lockf24578 "+owner+" R")),
+		elementsUnder("semaphore_main:", "zset", keyspace.Semaphore, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+			until, ok := atScore(1000 * m.Score)
+			return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, ok
+		}, about("advanced-semaphores", "asyncio-advanced-semaphores", "github.com/fabien-marty/asyncio-advanced-semaphores@d623811653: asyncio_advanced_semaphores/redis/key.py, asyncio_advanced_semaphores/redis/lua/release.lua",
+			"the name has semaphore_main:, and the zset a time for each permit"), sample("one permit", 25*time.Second, keyspace.Lock{
+			Key: "semaphore_main:db", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}},
+		}, "DEL semaphore_main:db", "ZADD semaphore_main:db {f+25000} "+sampleUUID1)),
+	}
+}
+
+// fieldsUnder returns the format of a hash with the fields of one hold.
+func fieldsUnder(prefix string, about keyspace.About, holder func(fields map[string]string) keyspace.Holder, s keyspace.Sample) keyspace.Format {
+	decode := func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		fields := make(map[string]string, len(e.Members))
+		for _, m := range e.Members {
+			fields[m.Name] = m.Value
+		}
+		h := holder(fields)
+		if h.Depth, h.Since = 1, plausibleStart(h.Since, e.Now); h.ID == "" {
+			return keyspace.Lock{}, keyspace.No
+		}
+		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}}, keyspace.Certain
+	}
+	return keyspace.Format{About: about, Type: "hash", Prefixes: []string{prefix}, Decode: decode, Samples: []keyspace.Sample{s}}
+}
+
+// elementsUnder returns the format of a collection of holders without a TTL.
+func elementsUnder(prefixes, typ string, kind keyspace.Kind, holder func(keyspace.Member, time.Time) (keyspace.Holder, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
+	return keyspace.Format{
+		About: about, Type: typ, NoTTL: true, Prefixes: strings.Fields(prefixes), Decode: decodeMembers(kind, keyspace.Certain, holder),
+		Actions: memberActions(map[string]string{"hash": inHash, "zset": inZset}[typ], ""), Samples: []keyspace.Sample{s},
+	}
+}
+
+// juicefsHolder reads a session and an owner, and R, W or the ranges of a file: 24 bytes each, the fourth is 1 for W.
+func juicefsHolder(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+	session, owner, _ := strings.Cut(m.Name, "_")
+	h := keyspace.Holder{ID: m.Name, Label: "session " + session, Depth: 1, Mode: keyspace.Read}
+	for i := 0; i < len(m.Value); i += 24 {
+		if m.Value == "W" || len(m.Value) >= i+24 && m.Value[i+3] == 1 {
+			h.Mode = keyspace.Write
+		}
+	}
+	return h, digits(session, 1, 20) && len(owner) == 16
+}
