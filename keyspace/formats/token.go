@@ -16,7 +16,7 @@ type token struct {
 	known          bool                // it has a shape that is used for locks
 	baseConfidence keyspace.Confidence // for a key that expires and whose name suggests nothing
 	distinctive    bool                // hardly anything else has the shape: a key without expiry has the same confidence
-	doubtful       bool                // it names no holder: possible at most, also under the name of a lock
+	plain          string              // a value that no generator of tokens makes
 	id             uuid.UUID           // the UUID in it; zero = none
 	label          string              // the readable part
 }
@@ -30,7 +30,7 @@ func tokenOf(value string, now time.Time) token {
 	if isRandom(value) {
 		return token{known: true, baseConfidence: keyspace.Possible}
 	}
-	return token{known: handWritten(value), doubtful: isDoubtful(value)}
+	return token{known: handWritten(value), plain: value}
 }
 
 // isRandom reports whether a value is what a generator of tokens makes, by its alphabet and its length: base64, base64url,
@@ -135,7 +135,7 @@ func handWritten(value string) bool {
 // confidence returns the confidence for a key with this name.
 func (t token) confidence(key string, expires bool) keyspace.Confidence {
 	switch hint := hintOf(key); {
-	case hint != noHint && (t.doubtful || hint == weakHint && !t.known && !expires):
+	case hint != noHint && (isDoubtful(t.plain) || hint == weakHint && !t.known && !expires):
 		return keyspace.Possible
 	case hint != noHint:
 		return keyspace.Likely
