@@ -46,7 +46,7 @@ func hintOfWord(word string) nameHint {
 			return strongHint
 		case !alnum(rest[len(rest)-1]) || nameWords[lower]&noLock != 0:
 			return noHint
-		case strings.IndexByte("bcf", rest[len(rest)-1]) < 0 || word[len(rest)] < 'a': // no block, clock, flock
+		case strings.IndexByte("bcf", rest[len(rest)-1]) < 0 || humpBetween(word[len(rest)-1], word[len(rest)]): // no block, clock, flock
 			return weakHint
 		}
 	}
