@@ -46,7 +46,7 @@ func hintOfWord(word string) nameHint {
 			return strongHint
 		case !alnum(rest[len(rest)-1]) || nameWords[lower]&noLock != 0:
 			return noHint
-		case strings.IndexByte("bcf", rest[len(rest)-1]) < 0 || word[len(rest)] < 'a': // no block, clock, flock
+		case strings.IndexByte("bcf", rest[len(rest)-1]) < 0 || humpBetween(word[len(rest)-1], word[len(rest)]): // no block, clock, flock
 			return weakHint
 		}
 	}
@@ -93,7 +93,7 @@ const (
 var nameWords = usesOf(map[nameUse]string{
 	otherThing: `csrf xsrf sess session sessions oauth otp token tokens refresh
 		password passwd verify apikey key keys secret salt nonce ratelimit rate throttle
-		stat stats counter cache cart flag config cursor id ids uuid hash md5 etag digest checksum email login
+		stat stats counter cache cart flag config cursor id ids uuid hash md5 etag digest checksum email login captcha
 		ws websocket websockets socket sockets conn conns connection connections`,
 	counted: `count counts total visits views hits likes score attempts retries seq sequence version page offset size num number
 		qty enabled feature timer dedup dedupe deduplication throttled debounce stallblock`,

@@ -36,12 +36,16 @@ func setNX() keyspace.Format {
 func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
 	t := tokenOf(value, now)
 	sure := t.confidence(key, expires)
-	short := digits(value, 1, maxCounterDigits)
-	switch last := nameWords[lastWord(key)]; {
-	case sure == keyspace.No, countsHolds(key, value), denies(value), short && last&property != 0:
+	if sure == keyspace.No {
+		return sure // most keys
+	}
+	short, last := digits(value, 1, maxCounterDigits), nameWords[lastWord(key)]
+	switch {
+	case countsHolds(key, value), denies(value), short && last&property != 0:
 		return keyspace.No
 	case !expires && short && value != "1", // a counter
-		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)), shapeOf(value) == markShape && isLockOut(key):
+		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)),
+		shapeOf(value) == markShape && isLockOut(key):
 		return min(sure, keyspace.Possible)
 	default:
 		return sure

@@ -16,7 +16,7 @@ type token struct {
 	known          bool                // it has a shape that is used for locks
 	baseConfidence keyspace.Confidence // for a key that expires and whose name suggests nothing
 	distinctive    bool                // hardly anything else has the shape: a key without expiry has the same confidence
-	doubtful       bool                // it names no holder: possible at most, also under the name of a lock
+	plain          string              // a value that no generator of tokens makes
 	id             uuid.UUID           // the UUID in it; zero = none
 	label          string              // the readable part
 }
@@ -30,7 +30,7 @@ func tokenOf(value string, now time.Time) token {
 	if isRandom(value) {
 		return token{known: true, baseConfidence: keyspace.Possible}
 	}
-	return token{known: handWritten(value), doubtful: isDoubtful(value)}
+	return token{known: handWritten(value), plain: value}
 }
 
 // isRandom reports whether a value is what a generator of tokens makes, by its alphabet and its length: base64, base64url,
@@ -88,8 +88,7 @@ func uuidToken(value string, now time.Time) token {
 	}
 }
 
-// denies reports whether a value is that of no lock: it says that nothing is held, or is markup, a list, an address or a
-// fraction.
+// denies reports whether a value is that of no lock: it says that nothing is held, or is markup, a list or a fraction.
 func denies(value string) bool {
 	_, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 	switch {
@@ -97,18 +96,21 @@ func denies(value string) bool {
 		return true
 	case len(value) < 2, isRandom(value):
 		return false
-	case value[0] == '<', value[0] == '[' && strings.IndexByte(`"{[]0123456789`, value[1]) >= 0, strings.Contains(value, "://"):
+	case value[0] == '<', value[0] == '[' && strings.IndexByte(`"{[]0123456789`, value[1]) >= 0:
 		return true
 	}
 	return err == nil && !digits(value, 1, 19) && timeIn(value).IsZero()
 }
 
-// isDoubtful reports whether a value hardly names a holder: prose, a list, an object without an owner and a time.
+// isDoubtful reports whether a value hardly names a holder: prose, a list, a link, an object without an owner and a time.
 func isDoubtful(value string) bool {
 	if strings.HasPrefix(value, "{") && len(value) != probeBytes {
 		fields, complete := objectFields(value)
 		r, owned := recordOf(fields)
 		return complete && !owned && !r.timed
+	}
+	if _, address, is := strings.Cut(value, "://"); is {
+		return strings.Contains(address, "/") // that of a process has no path
 	}
 	process := strings.ContainsAny(value, ":-/@_|=") && strings.ContainsAny(value, "0123456789") && !strings.Contains(value, "#")
 	return strings.ContainsAny(value, " ,;") && !process // or a time
@@ -135,7 +137,7 @@ func handWritten(value string) bool {
 // confidence returns the confidence for a key with this name.
 func (t token) confidence(key string, expires bool) keyspace.Confidence {
 	switch hint := hintOf(key); {
-	case hint != noHint && (t.doubtful || hint == weakHint && !t.known && !expires):
+	case hint != noHint && (isDoubtful(t.plain) || hint == weakHint && !t.known && !expires):
 		return keyspace.Possible
 	case hint != noHint:
 		return keyspace.Likely

@@ -40,8 +40,9 @@ func TestNamesThatSpeakForALock(t *testing.T) {
 		"lock:a": strongHint, "orders.lock": strongHint, "app/locks/7": strongHint, "MUTEX-3": strongHint,
 		"doc:readLock": strongHint, "doc:writelock": strongHint, "rwlock:doc": strongHint, "lock": strongHint, "redlock:7": strongHint,
 		"scheduler:leader": weakHint, "lease_7": weakHint, "semaphore": weakHint, "singleton:x": weakHint,
-		"leader:of:the:lock": strongHint,
-		"clock:1":            noHint, "blocked": noHint, "leaderboard": noHint, "deadlocks": noHint, "": noHint,
+		"leader:of:the:lock": strongHint, "mylock": weakHint, "orderLock:7": weakHint, "JobLock": weakHint, "lock2": strongHint,
+		"BLOCK:1": noHint, "wallClock": noHint,
+		"clock:1": noHint, "blocked": noHint, "leaderboard": noHint, "deadlocks": noHint, "": noHint,
 		"unlock:7": noHint, "lockout:bob": noHint, "released": noHint, "\xff\xfe": noHint, "ülock": noHint,
 	} {
 		check.Equal(t, hintOf(key), want, "%q", key)
