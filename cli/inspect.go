@@ -235,7 +235,9 @@ func releaseLine(c *connect.Flags, l keyspace.Lock, marks []string) string {
 		return ""
 	}
 	for _, mark := range marks {
-		flags = append(flags, "--lock", mark)
+		if strings.HasPrefix(l.Format, "marked") { // no other format needs it
+			flags = append(flags, "--lock", mark)
+		}
 	}
 	line, _ := shell.Line(slices.Concat([]string{"locktop", "release"}, flags, []string{"--write"}, keyArguments(l.Key))...)
 	return line
