@@ -123,4 +123,8 @@ func TestALockOfAPatternIsReleasedOnlyAsItWas(t *testing.T) {
 		line := check.Must(keyspace.ExactCommand(known, keyspace.ForceRelease, read(), 0))(t)
 		check.Equal(t, paste(t, line)+everything(t, rdb), "1", line)
 	}
+	for _, f := range formats.WithUserPatterns([]string{"*", "big=owner:x"}) {
+		l, sure := f.Decode(keyspace.Entry{Key: "big", Type: f.Type, Len: 1 << 20, Oversized: true})
+		check.True(t, f.Name != "marked-hash" || sure == keyspace.Likely && l.Holders[0].ID == "?", "%s reads a value of megabytes as %+v", f.Name, l)
+	}
 }

@@ -138,12 +138,16 @@ func (all userPatterns) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 		l.Holders, fields = append(l.Holders, userHolder(e, m)), append(fields, recordField{m.Name, m.Value})
 		l.Whole, whole = append(l.Whole, m.Name, m.Value), whole && len(m.Name+m.Value) < 4096 // a longer one may be cut
 	}
-	switch e.Type {
-	case "string":
+	switch {
+	case e.Oversized && e.Type == "hash": // somebody has it
+		l.Holders, l.Evidence = []keyspace.Holder{{ID: "?", Depth: 1}}, []string{sizeOf(e)}
+	case e.Oversized:
+		return l, keyspace.No
+	case e.Type == "string":
 		h, _ := p.hold(fields, e.Now)
 		h.ID, h.Label = e.Value, h.ID
 		l.Holders, l.Whole = []keyspace.Holder{h}, []string{e.Value}
-	case "hash":
+	case e.Type == "hash":
 		p.readHash(&l, fields, e.Now)
 	default:
 		l.Whole = nil
