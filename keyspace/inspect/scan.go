@@ -28,8 +28,8 @@ type Scanner struct {
 	node   string
 	denied *deniedCommands
 	answer *lastAnswer
-
-	timesFields atomic.Bool // the server has deadlines of fields, as far as INFO was read
+	// timesFields says that the server has deadlines of fields, as far as INFO was read.
+	timesFields atomic.Bool
 }
 
 // ScanOptions configure a Scanner.
@@ -173,9 +173,7 @@ func (s *Scanner) reader() reader {
 		atLeast: s.opts.MinConfidence,
 		node:    s.node,
 		db:      s.opts.DB,
-		overdue: s.opts.Overdue,
-
-		timesFields: &s.timesFields,
+		overdue: s.opts.Overdue, timesFields: &s.timesFields,
 	}
 }
 
