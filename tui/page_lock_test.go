@@ -331,7 +331,7 @@ func TestTheStoredValueFollowsARenewal(t *testing.T) {
 
 func TestThePageOfALockTellsItsStory(t *testing.T) {
 	held := mutex("a", "worker-7", time.Minute)
-	held.Holders[0].DisconnectedAt = before(5 * time.Second)
+	held.TTLSet, held.Holders[0].DisconnectedAt = time.Minute, before(5*time.Second)
 	ended := held
 	ended.Expires = before(2 * time.Second)
 	ended.Holders = []keyspace.Holder{held.Holders[0]}

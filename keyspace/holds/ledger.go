@@ -131,7 +131,7 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 		free = a.free
 	}
 	h.From = began(holder, at, free, kind)
-	if h.update(l, holder, at); !h.Found && holder.Late == 0 {
+	if h.update(l, holder, at); !h.Found && (l.TTLSet > 0 || h.Shared && holder.Late == 0) {
 		h.TTL = keyspace.TTLAt(cmp.Or(holder.Expires, l.Expires), at)
 		h.First = h.TTL
 	}

@@ -415,16 +415,19 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	check.True(t, b.Whole().After(at(3900)), "all pasts are whole since %v", b.Whole())
 }
 
-// A deadline that is set earlier, or removed, is no renewal, and the TTL at the begin remains.
+// A deadline that is set earlier, or removed, is no renewal, and the TTL at the begin remains. It is not known of a hold
+// that a scan has found, whose token may have a time.
 func TestADeadlineThatMovesIsNoRenewal(t *testing.T) {
-	for _, to := range []time.Time{{}, at(4)} {
+	for i, to := range []time.Time{{}, at(4), at(4)} {
 		var b book
-		a := since("a", 1)
+		a, ttl := since("a", 1), []time.Duration{59 * time.Second, 59 * time.Second, 0}[i]
 		a.Expires = at(60)
-		b.event(1, keyspace.Acquired, read(a), a)
+		l := read(a)
+		l.TTLSet = ttl
+		b.event(1, keyspace.Acquired, l, a)
 		a.Expires = to
 		b.State(keyspace.Delta{Snapshot: keyspace.Snapshot{At: at(3), Locks: []*keyspace.Lock{read(a)}}})
 		h := b.Of(read().ID(), nil, at(3)).Holds[0]
-		check.Equal(t, fmt.Sprint(h.Moved, h.Renewals, h.First), fmt.Sprint(holds.Move{At: at(3), From: at(60), To: to}, 0, 59*time.Second))
+		check.Equal(t, fmt.Sprint(h.Moved, h.Renewals, h.First), fmt.Sprint(holds.Move{At: at(3), From: at(60), To: to}, 0, ttl))
 	}
 }

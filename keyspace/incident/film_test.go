@@ -21,6 +21,7 @@ type film struct {
 	events []keyspace.Event
 	notice []keyspace.Notice
 	policy string
+	nodes  []keyspace.Node
 	tokens int
 }
 
@@ -61,7 +62,7 @@ func (f *film) keys() []string { return slices.Sorted(maps.Keys(f.locks)) }
 
 // shoot adds a frame.
 func (f *film) shoot() {
-	s := keyspace.Snapshot{At: f.at, Complete: true, Server: keyspace.Server{Policy: f.policy}}
+	s := keyspace.Snapshot{At: f.at, Complete: true, Server: keyspace.Server{Policy: f.policy}, Nodes: f.nodes}
 	for _, key := range f.keys() {
 		if l := f.locks[key]; len(l.Holders)+len(l.Waiters) > 0 {
 			s.Locks = append(s.Locks, &l)
@@ -94,7 +95,7 @@ func (f *film) acquire(key, client string, ttl time.Duration) *film {
 	}
 	l := f.locks[key]
 	l.Key, l.Kind, l.Format, l.Node = key, keyspace.Mutex, "test", "10.0.0.5:6379"
-	l.Expires, l.Observed = time.Time{}, keyspace.Observed{}
+	l.Expires, l.Observed = time.Time{}, keyspace.Observed{TTLSet: ttl}
 	if ttl > 0 {
 		l.Expires = f.at.Add(ttl)
 	}
