@@ -28,7 +28,7 @@ func causes() map[Cause]told {
 		ExpiredConnected: {"a connection with its name was seen, and was not seen to end. It was renewed, or the hold lasted more than twice as long as 99 % of the others", saysRanOut, unknownWorked, nextRanOut},
 		RenewalsStopped:  {"it was renewed, and the lock expired; no connection has its name", saysStopped, unknownWorked, nextRanOut},
 		TTLTooShort:      {"another client acquires the lock immediately after the expiry: while the holder is connected, or several times in a row", saysTooShort, unknownTooShort, nextTooShort},
-		Expired:          {"the deadline had passed when the end was read", saysExpired, ifEarly(unknownEarly, "whether {holder} still worked at {to}, hung or had ended{nameless}"), ifEarly(nextEarly, "Read the log of {holder}. If the work takes longer than the TTL of {ttl}, renew the lock.")},
+		Expired:          {"the deadline had passed when the end was read", saysExpired, ifEarly(unknownEarly, "whether {holder} still worked at {to}, hung or had ended{nameless}"), ifEarly(nextEarly, "Read the log of {holder}. If the work takes longer than the TTL, renew the lock.")},
 		Overdue: {"it took 10 times the median and 5 s, and hardly any other was nearly as long; or no usual hold is known, it was renewed, and clients waited for 30 s",
 			saysOverdue, unknownOverdue, saying("Find out why {holder} took so long. Do not force-release a lock whose holder works.")},
 		SlowHandOff:      {"it was free for more than 2 s, and clients waited", saysFree, saying("whether the waiters poll seldom, or a message that wakes them was lost"), nextFree},
@@ -58,7 +58,7 @@ func saying(text string) func(*writer, *fault) string {
 			slowly = fmt.Sprintf(" It held the lock for %s, where half of the holds are over in %s.", w.t.lasted(f.hold, w.b.last), long(w.s.Usual.P50))
 		}
 		return strings.NewReplacer("{lock}", w.t.id.Key, "{holder}", holderOf(f), "{next}", cmp.Or(nextName(f), "Another client"), "{end}", w.held(f),
-			"{from}", clock(f.From), "{to}", clock(f.To), "{nameless}", nameless(f.hold), "{ttl}", humanize.Setting(w.ttl(f)), "{deadline}", deadline, "{slowly}", slowly).Replace(text)
+			"{from}", clock(f.From), "{to}", clock(f.To), "{nameless}", nameless(f.hold), "{deadline}", deadline, "{slowly}", slowly).Replace(text)
 	}
 }
 
@@ -66,7 +66,7 @@ var (
 	unknownGone = saying("whether {holder} worked on without this connection, and why it ended (see its log at {from} and in the seconds before)")
 	nextGone    = saying("Find out whether {holder} ended, and why. If it ended, use a shorter TTL and renew it: a client that ends then blocks the others only briefly.{deadline}")
 
-	saysStopped   = saying("{holder}, which held {lock}, did not renew it after {from}: the lock expired at {end}.{slowly}")
+	saysStopped   = saying("{holder}, which held {lock}, did not renew it after {from}: its lease expired at {end}.{slowly}")
 	unknownWorked = saying("whether {holder} still worked, hung, was cut off or had ended (see its log from {from} on){nameless}")
 
 	unknownNoticed = saying("whether {holder} noticed that it had lost the lock")
@@ -125,7 +125,7 @@ func unknownTooShort(w *writer, _ *fault) string {
 	if !w.t.released {
 		return "how long the work takes, and whether the clients let the lock expire on purpose: no hold was released"
 	}
-	return "how long the work takes: each hold ended first"
+	return "how long the work of these holds took: each ended first"
 }
 
 func nextTooShort(w *writer, f *fault) string {
@@ -151,7 +151,7 @@ func saysExpired(w *writer, f *fault) string {
 	case f.early():
 		return fmt.Sprintf("%s held %s until it expired at %s: by %s %s.", holderOf(f), w.t.id.Key, w.held(f), clock(f.hold.Moved.At), w.moved(f.hold))
 	}
-	return saying("{holder} held {lock} and did not release it: the lock expired at {end}.")(w, f)
+	return saying("{holder} held {lock} and did not release it: its lease expired at {end}.")(w, f)
 }
 
 const (
@@ -175,7 +175,7 @@ func saysOverdue(w *writer, f *fault) string {
 		held = "has held"
 	}
 	if !w.s.Usual.known() {
-		usual = fmt.Sprintf(" and renewed it %s, while up to %s waited", humanize.Times(f.hold.Renewals), humanize.Plural(f.clients, "client"))
+		usual = fmt.Sprintf(", renewed %s, while up to %s waited", humanize.Times(f.hold.Renewals), humanize.Plural(f.clients, "client"))
 	}
 	return fmt.Sprintf("%s %s %s for %s%s.", holderOf(f), held, w.t.id.Key, w.t.lasted(f.hold, w.b.last), usual)
 }
@@ -251,8 +251,8 @@ func (w *writer) unknown(f *fault) []string {
 	if h.End.Kind == keyspace.Released && h.End.Proof != holds.ByMessage && f.cause != SlowHandOff {
 		all = append(all, "whether "+holderOf(f)+" released it, or another client deleted it")
 	}
-	if at := w.b.outage(f); !at.IsZero() {
-		all = append(all, fmt.Sprintf("whether %s could reach the server, which failed at %s", holderOf(f), clock(at)))
+	if n := w.b.outage(f); n != nil {
+		all = append(all, fmt.Sprintf("whether %s could reach the server (%s: %s)", holderOf(f), clock(n.At), w.noticed(*n)))
 	}
 	if w.t.waited.Most == 0 {
 		all = append(all, "whether clients waited: this format shows no waiters, or there were none")
@@ -273,5 +273,5 @@ func nameless(h *holds.Hold) string {
 	case h.Holder.Label == "":
 		return ": the value of the lock names no client. If the value is the client's name and a token, and CLIENT SETNAME gives its connection that name, a recording shows when the connection ends"
 	}
-	return fmt.Sprintf(": no connection had the name %s. With CLIENT SETNAME %s the recording shows when it ends", name(h.Holder.Label), name(h.Holder.Label))
+	return fmt.Sprintf(": no connection with the name %s was seen. CLIENT SETNAME gives it one, and a recording shows its end if the hold takes some seconds", name(h.Holder.Label))
 }

@@ -58,7 +58,7 @@ func (t *track) faultOf(p holds.Past, h *holds.Hold, until time.Time) fault {
 	f := fault{hold: h, span: span{until, until}}
 	if l := t.last; l != nil && l != h {
 		f.again = h.Holder.ID == l.Holder.ID
-		f.rewritten = h.Holder.Label != "" && h.Holder.Label == l.Holder.Label && h.End.Kind == keyspace.Expired && began(h).Sub(l.To.At) <= time.Millisecond
+		f.rewritten = l.End.Kind == keyspace.Replaced && h.Holder.Label != "" && h.Holder.Label == l.Holder.Label && h.End.Kind == keyspace.Expired && began(h).Sub(l.To.At) <= time.Millisecond
 	}
 	t.nameCause(&f)
 	if f.cause == "" && !t.usual().known() && h.Renewals > 0 && p.Waiting(began(h), until).Any >= longWait {
@@ -109,7 +109,7 @@ func (t *track) causeOf(h *holds.Hold, until time.Time) (c Cause, from time.Time
 		return "", time.Time{}, false
 	}
 	if t.slow(until.Sub(began(h))) {
-		return Overdue, began(h).Add(t.usual().P99), t.vague(h)
+		return Overdue, began(h).Add(t.usual().P99), vague(h)
 	}
 	return "", time.Time{}, false
 }
@@ -122,7 +122,7 @@ func (t *track) causeOfExpiry(h *holds.Hold) (c Cause, from time.Time, atMost bo
 		return ExpiredConnected, h.LastRenewal(), true
 	case h.Renewals > 0:
 		return RenewalsStopped, h.LastRenewal(), true
-	case !usual.known() || h.TTL <= 2*usual.P99:
+	case !usual.known() || h.To.At.Sub(began(h)) <= 2*usual.P99:
 		return Expired, time.Time{}, false
 	case connected(h):
 		return ExpiredConnected, began(h).Add(usual.P99), true
@@ -201,7 +201,7 @@ func (b *Builder) nameExpiries(t *track, all []fault) {
 		if f.cause == SlowHandOff {
 			continue
 		}
-		if f.cause != Expired || f.early() || !b.outage(f).IsZero() || f.next == nil || began(f.next).Sub(f.To) > together {
+		if f.cause != Expired || f.early() || b.outage(f) != nil || f.next == nil || began(f.next).Sub(f.To) > together {
 			run = 0
 			continue
 		}
@@ -211,19 +211,20 @@ func (b *Builder) nameExpiries(t *track, all []fault) {
 	}
 }
 
-// outage returns when the server failed between the last sign of a client and the expiry of its hold; zero = it was not
-// seen to fail.
-func (b *Builder) outage(f *fault) time.Time {
+// outage returns the notice of a server that failed, or changed its role, between the last sign of a client and the
+// expiry of its hold; nil = there is none.
+func (b *Builder) outage(f *fault) *keyspace.Notice {
 	since := keyspace.Later(began(f.hold), f.hold.LastRenewal())
-	for _, n := range b.notices {
+	for i := range b.notices {
+		n := &b.notices[i]
 		switch cmp.Or(n.Change, n.Kind) {
 		case keyspace.ServerLost, keyspace.ServerRestarted, keyspace.ServerFailover:
 			if f.hold.End.Kind == keyspace.Expired && !n.At.Before(since) && n.At.Before(f.To.Add(nearby)) {
-				return n.At
+				return n
 			}
 		}
 	}
-	return time.Time{}
+	return nil
 }
 
 // lossAt returns whether a failover or a restart lost the locks at a time.

@@ -112,7 +112,8 @@ type Builder struct {
 	gaps      []span
 	last      time.Time // of the last frame
 	skew      time.Duration
-	policy    string // maxmemory-policy
+	policy    string        // maxmemory-policy
+	missing   []keyspace.ID // locks of nodes that cannot be read
 }
 
 // span is a time.
@@ -142,17 +143,23 @@ func (b *Builder) Add(d keyspace.Delta) {
 		b.notice(n)
 	}
 	for i := range d.Events {
-		if e := &d.Events[i]; b.track(e.Lock.ID(), e.Lock.Format) != nil {
-			b.past.Event(e)
+		e := &d.Events[i]
+		t := b.track(e.Lock.ID(), e.Lock.Format)
+		if t == nil {
+			continue
+		}
+		if b.past.Event(e); e.Kind == keyspace.Acquired {
+			t.bring(e, d.Events)
 		}
 	}
 	kept := d
-	kept.Locks = nil
+	kept.Locks, kept.Gone = nil, b.gone(d)
 	for _, l := range d.Locks {
 		if b.track(l.ID(), l.Format) != nil {
 			kept.Locks = append(kept.Locks, l)
 		}
-		if id := l.ID().OnAnyNode(); len(l.Waiters) > 0 {
+		id := l.ID().OnAnyNode()
+		if b.missing = slices.DeleteFunc(b.missing, func(m keyspace.ID) bool { return m == id }); len(l.Waiters) > 0 {
 			b.contended[id] = l
 		} else {
 			delete(b.contended, id)
@@ -163,6 +170,24 @@ func (b *Builder) Add(d keyspace.Delta) {
 	}
 	b.past.State(kept)
 	b.searchDeadlocks(d.At)
+}
+
+// gone returns the locks that are gone in a frame. Those of a node that cannot be read are missing until all nodes can.
+func (b *Builder) gone(d keyspace.Delta) (gone []keyspace.ID) {
+	down := func(node string) bool {
+		return slices.ContainsFunc(d.Nodes, func(n keyspace.Node) bool { return !n.Up && (node == "" || node == n.Addr) })
+	}
+	for _, id := range d.Gone {
+		if down(id.Node) {
+			b.missing = append(b.missing, id.OnAnyNode())
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if len(b.missing) > 0 && !down("") {
+		gone, b.missing = append(gone, b.missing...), nil
+	}
+	return gone
 }
 
 // State adds the full state of a moment: all locks that it does not have are gone.
@@ -206,7 +231,7 @@ func (b *Builder) track(id keyspace.ID, format string) *track {
 		if b.keep != nil && !b.keep(id) {
 			return nil
 		}
-		t = &track{id: id, first: b.last, counted: b.last}
+		t = &track{id: id, counted: b.last}
 		b.locks[id] = t
 	}
 	t.format = format
@@ -220,6 +245,8 @@ func (b *Builder) Locks() int { return len(b.locks) }
 // clients that waited. Locks that are only contended are last. A deadlock is one incident, of
 // one of its locks; without a selection of locks, it has the cost of all of them.
 func (b *Builder) Stories() []Story {
+	b.past.State(keyspace.Delta{Snapshot: keyspace.Snapshot{At: b.last}, Gone: b.missing}) // they may have ended
+	b.missing = nil
 	var all []Story
 	for _, t := range b.locks {
 		if _, lasts := b.pastOf(t).Last(); lasts {

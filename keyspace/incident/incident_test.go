@@ -41,7 +41,7 @@ func incidents() []staged {
 			f.acquire(key, "worker-2", 120*time.Second)
 		}, incident.HolderGone, []string{
 			"The connection of worker-7, which held job:nightly, had ended by 03:15:25, and the lock stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients waited for 26 m 13 in all.",
-			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended | 1m16s | a TTL of 30 s would have ended it 1 m 16 earlier", "whether worker-7 worked on",
+			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended | 1m16s | a TTL of 30 s would have ended it at least 1 m 16 earlier", "whether worker-7 worked on",
 			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not poll earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
 		}, []string{"nobody worked", "whether clients waited"}},
 		{"killed without waiters", func(f *film) {
@@ -101,10 +101,10 @@ func incidents() []staged {
 		}, incident.ExpiredConnected, []string{"1 m 00 after the hold began", "half of the holds are over in 2.0 s", "1 client waited for at most 59 s"}, nil},
 		{"renewals stopped", func(f *film) {
 			f.acquire(key, "?7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
-		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: the lock expired", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze", "it ended"}},
+		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: its lease expired", "no connection with the name ?7 was seen. CLIENT SETNAME gives it one, and"}, []string{"froze", "it ended"}},
 		{"renewals stopped, and another process has the name", func(f *film) {
 			f.acquire(key, "*7", 30*time.Second).wait(key, 4).keep(key, 6).pass(31 * time.Second)
-		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: the lock expired"}, []string{"froze", "it ended", "10.2.3.4", "no connection had the name"}},
+		}, incident.RenewalsStopped, []string{"did not renew it after 03:11:00: its lease expired"}, []string{"froze", "it ended", "10.2.3.4", "no connection with the name"}},
 		{"a failover", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10 * time.Second)
 			f.tell(keyspace.ServerFailover, "another server has taken its place; its uptime is 3 d")
@@ -160,7 +160,32 @@ func incidents() []staged {
 				f.acquire(key, "worker-1", 20*time.Second).pass(500*time.Millisecond).end(key, keyspace.Replaced).acquire(key, "worker-1", 1500*time.Millisecond).pass(1800 * time.Millisecond)
 			}
 			f.acquire(key, "worker-1", time.Second).pass(time.Second)
-		}, incident.Expired, []string{"8 holds of job:nightly ended at a deadline that was set earlier, or with a new value, and 1 more by expiry"}, []string{"may have worked", "too short"}},
+		}, incident.Expired, []string{"8 holds of job:nightly ended at a deadline that was set earlier, or with a new value, and 1 more by expiry", "03:10:00 worker-1 wrote a new value into it: TTL 1.5 s"},
+			[]string{"may have worked", "too short", "03:10:00 worker-1 acquired it: TTL 1.5 s"}},
+		{"a client that releases and acquires at once", func(f *film) {
+			f.acquire(key, "worker-1", 20*time.Second).pass(500*time.Millisecond).end(key, keyspace.Released).acquire(key, "worker-1", 1500*time.Millisecond).pass(1600 * time.Millisecond)
+		}, incident.Expired, []string{"03:10:00 worker-1 acquired it: TTL 1.5 s"}, []string{"new value"}},
+		{"a key that is renamed", func(f *film) {
+			l := f.acquire("job:old", "worker-1", 30*time.Second).pass(4 * time.Second).locks["job:old"]
+			f.emit(keyspace.Released, l, l.Holders[0])
+			delete(f.locks, l.Key)
+			l.Key = key
+			f.locks[key] = l
+			f.emit(keyspace.Acquired, l, l.Holders[0])
+			f.pass(27 * time.Second)
+		}, incident.Expired, []string{"03:10:04 worker-1 has it, with the value and the deadline of job:old, never renewed", "longer than the TTL, renew"}, []string{"acquired it", "TTL 2"}},
+		{"a node that cannot be read for a while", func(f *film) {
+			l := f.acquire(key, "worker-1", 30*time.Second).pass(10 * time.Second).locks[key]
+			delete(f.locks, key)
+			f.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: l.Node}}}
+			f.pass(5 * time.Second).b.State(keyspace.Snapshot{At: f.at, Nodes: f.nodes}) // a segment begins
+			f.locks[key], f.nodes = l, nil
+			f.pass(17 * time.Second)
+		}, incident.Expired, []string{"03:10:00 worker-1 acquired it: TTL 30 s, never renewed"}, []string{"again", "value"}},
+		{"a hold that is found and renewed", func(f *film) {
+			f.acquire(key, "?7", 5*time.Second).events = nil
+			f.pass(time.Second).renew(key, 30*time.Second).pass(31 * time.Second)
+		}, incident.RenewalsStopped, []string{"?7 acquired it, renewed once"}, []string{"TTL 30", "TTL 5"}},
 		{"a value that is restored", func(f *film) {
 			f.acquire(key, "?7", 20*time.Second).pass(3*time.Second).end(key, keyspace.Released).pass(2 * time.Second)
 			f.tokens--
@@ -170,7 +195,7 @@ func incidents() []staged {
 			for i := range 4 {
 				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second).pass(5*time.Second).tell(keyspace.ServerLost, "timeout").pass(5100 * time.Millisecond)
 			}
-		}, incident.Expired, []string{"whether worker-0 could reach the server, which failed at 03:10:05"}, []string{"too short"}},
+		}, incident.Expired, []string{"whether worker-0 could reach the server (03:10:05: it cannot be read: timeout)"}, []string{"too short"}},
 		{"a client that gets its lock again", func(f *film) {
 			for range 6 {
 				f.acquire(key, "worker-1", 10*time.Second).pass(10100 * time.Millisecond)
@@ -178,7 +203,7 @@ func incidents() []staged {
 		}, incident.TTLTooShort, []string{"each time the same client acquired the lock again", "worker-1 acquired it again", "on purpose: no hold was released"}, []string{"other clients", "may have worked"}},
 		{"a hold that is renewed while clients wait", func(f *film) {
 			f.acquire(key, "worker-z", 30*time.Second).wait(key, 5).keep(key, 8)
-		}, incident.Overdue, []string{"worker-z has held job:nightly for 1 m 21 and renewed it 8 times, while up to 5 clients waited. 5 clients waited for 6 m 4", "how long a hold usually takes: fewer than five"}, []string{"half of"}},
+		}, incident.Overdue, []string{"worker-z has held job:nightly for 1 m 21, renewed 8 times, while up to 5 clients waited. 5 clients waited for 6 m 4", "how long a hold usually takes: fewer than five"}, []string{"half of"}},
 		{"deleted by hand", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second).pass(10*time.Second).end(key, keyspace.Deleted)
 			f.pass(time.Second).acquire(key, "worker-2", 60*time.Second)
@@ -219,7 +244,7 @@ func incidents() []staged {
 		}, incident.TTLTooShort, []string{"6 holds ended by expiry", "TTL of at least 20 s"}, nil},
 		{"one expiry", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second).pass(11 * time.Second)
-		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection had the name ?7"}, []string{"shorter than"}},
+		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection with the name ?7"}, []string{"shorter than"}},
 		{"one expiry of a holder without a name", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second)
 			f.change(key, func(l *keyspace.Lock) { l.Holders[0].Label = "" }).events = nil

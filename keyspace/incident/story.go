@@ -120,7 +120,7 @@ func (w *writer) held(f *fault) string {
 func (t *track) lasted(h *holds.Hold, now time.Time) string {
 	d := long(h.Until(now).Sub(began(h)))
 	switch {
-	case t.vague(h):
+	case vague(h):
 		return "at most " + d
 	case !begun(h) || !h.Lasts() && h.To.Grade != holds.Exact:
 		return "at least " + d
@@ -148,10 +148,11 @@ func (w *writer) many(n int, what string) string {
 
 // ttl returns the TTL of the hold of a fault.
 func (w *writer) ttl(f *fault) time.Duration {
-	if f.hold.TTL > 0 {
-		return f.hold.TTL
+	ttl := f.hold.TTL
+	for i := range w.g.faults {
+		ttl = cmp.Or(ttl, w.g.faults[i].hold.TTL)
 	}
-	return f.hold.Until(w.b.last).Sub(began(f.hold)).Round(100 * time.Millisecond)
+	return cmp.Or(ttl, f.hold.Until(w.b.last).Sub(began(f.hold)).Round(100*time.Millisecond))
 }
 
 // price returns what the incident cost, with a blank before it.
@@ -265,21 +266,29 @@ func (w *writer) tell(f *fault) []Line {
 	}
 	all = append(all, end)
 	if f.next != nil && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.From.Equal(h.To.At) }) {
-		all = append(all, Line{At: began(f.next), Text: nextName(f) + " acquired it" + w.overlap(f)})
+		all = append(all, Line{At: began(f.next), Text: nextName(f) + w.takes(f.next, f.hold) + w.overlap(f)})
 	}
 	return all
+}
+
+// takes says how a hold began after another one.
+func (w *writer) takes(h, last *holds.Hold) string {
+	if h.Holder.ID == last.Holder.ID || h.Holder.ID == w.t.brought {
+		return " has it"
+	}
+	return " acquired it"
 }
 
 // overlap says that the former holder may still have worked.
 func (w *writer) overlap(f *fault) string {
 	h := f.hold
+	if nextName(f) == holderOf(f) {
+		return " again"
+	}
 	switch f.cause {
 	case HolderGone, NeverExpires, Overdue:
 		return ""
 	case Expired, TTLTooShort, ExpiredConnected, RenewalsStopped:
-		if nextName(f) == holderOf(f) {
-			return " again"
-		}
 		if f.early() {
 			return ""
 		}
@@ -302,21 +311,28 @@ func nextName(f *fault) string {
 // beginOf says how a hold began.
 func (w *writer) beginOf(f *fault) string {
 	h := f.hold
-	text := name(h.Holder.Name()) + " acquired it"
+	text := holderOf(f)
 	switch {
 	case f.again:
-		text = name(h.Holder.Name()) + " has it again, with the value of the last hold"
+		text += " has it again, with the value of the last hold"
+	case f.rewritten:
+		text += " wrote a new value into it"
+	case h.Holder.ID == w.t.brought:
+		text += " has it, with the value and the deadline of " + w.t.from
 	case !begun(h):
-		text = name(h.Holder.Name()) + " holds it, and acquired it earlier"
-	case w.t.vague(h):
-		text += ", at " + clock(h.From.Upto) + " at the latest"
+		text += " holds it, and acquired it earlier"
+	case vague(h), h.Holder.Late > together:
+		text += " acquired it, at " + clock(h.From.Upto) + " at the latest"
+	default:
+		text += " acquired it"
 	}
 	switch m := h.Moved; {
+	case h.Holder.ID == w.t.brought: // the rest of it
 	case h.First > 0:
 		text += ": TTL " + humanize.Setting(h.First)
 	case cmp.Or(m.From, h.Holder.Expires).IsZero(), !m.At.IsZero() && m.From.IsZero():
 		text += ": no TTL"
-	case h.TTL > 0 && m.At.IsZero():
+	case h.TTL > 0 && h.Renewals == 0 && m.At.IsZero():
 		text += ": TTL " + humanize.Setting(h.TTL)
 	}
 	switch {
@@ -419,7 +435,8 @@ func (w *writer) saved(f *fault) string {
 	if ttl == 0 || saved < time.Second || !h.Holder.Expires.IsZero() && ttl >= h.TTL {
 		return ""
 	}
-	return fmt.Sprintf("a TTL of %s would have ended it %s earlier", humanize.Setting(ttl), long(saved))
+	least := map[bool]string{true: "at least "}[from.Add(ttl).Before(f.From)]
+	return fmt.Sprintf("a TTL of %s would have ended it %s%s earlier", humanize.Setting(ttl), least, long(saved))
 }
 
 // fitting rounds a TTL up to a number that people use.

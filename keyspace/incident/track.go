@@ -14,7 +14,6 @@ import (
 type track struct {
 	id       keyspace.ID
 	format   string
-	first    time.Time       // of the first frame with the lock
 	usually  []time.Duration // of the latest holds
 	sorted   []time.Duration // the same, from short to long
 	ended    int             // holds
@@ -25,6 +24,8 @@ type track struct {
 	last     *holds.Hold // that ended
 	released bool        // a hold ended before its deadline
 	free     bool        // nobody holds the lock since
+	brought  string      // the last token that came from another lock, with its deadline; "" = none
+	from     string      // that lock
 	faults   []fault
 	pending  []fault // of holds that ended before a usual hold was known, with the cost of the whole hold
 }
@@ -42,7 +43,7 @@ func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 	t.released = t.released || h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver
 	t.heldFor += max(0, end.Sub(first))
 	known := len(t.sorted) >= 2*minUsual || t.usual().known()
-	if begun(h) && !t.vague(h) && !suspicious(h) {
+	if begun(h) && !vague(h) && !suspicious(h) {
 		t.learn(max(0, end.Sub(began(h))))
 	}
 	switch f := t.faultOf(p, h, end); {
@@ -148,8 +149,8 @@ func ended(h *holds.Hold, now time.Time) time.Time {
 func begun(h *holds.Hold) bool { return h.From.Grade != holds.NotAfter }
 
 // vague reports whether a hold was found, and may have begun far later than its begin is told.
-func (t *track) vague(h *holds.Hold) bool {
-	return h.Found && h.From.At.Before(t.first) && h.From.Upto.Sub(h.From.At) > together
+func vague(h *holds.Hold) bool {
+	return h.Found && h.From.Upto.Sub(h.From.At) > together
 }
 
 // suspicious reports whether a hold ended in a way that says nothing of how long the work takes.
@@ -179,4 +180,16 @@ func connected(h *holds.Hold) bool {
 // interval returns the mean time between two renewals.
 func interval(h *holds.Hold) time.Duration {
 	return h.LastRenewal().Sub(began(h)) / time.Duration(max(1, h.Renewals))
+}
+
+// bring notes the key that a new holder comes from: in the same frame, its hold of another lock ends, with the same
+// deadline. RENAME does that. A client that acquires a lock sets a deadline of its own.
+func (t *track) bring(now *keyspace.Event, events []keyspace.Event) {
+	for i := range events {
+		e := &events[i]
+		same := e.Kind.Ends() && e.Holder.ID == now.Holder.ID && e.Lock.ID() != now.Lock.ID() && !e.Holder.Expires.IsZero()
+		if same && e.Holder.Expires.Sub(now.Holder.Expires).Abs() <= keyspace.DeadlineJitter {
+			t.brought, t.from = now.Holder.ID, e.Lock.Key
+		}
+	}
 }

@@ -58,12 +58,12 @@ func commonest() []staged {
 			s.waitBehind("worker-3")
 			s.do("DEL " + sceneKey)
 		}},
-		{incident.Expired, "killed, without a name", "no connection had the name worker-7. With CLIENT SETNAME worker-7", nil, func(s *scene) { // killed, but without a name
+		{incident.Expired, "killed, without a name", "no connection with the name worker-7 was seen. CLIENT SETNAME gives", nil, func(s *scene) { // killed, but without a name
 			holder := s.holdAs("", 3*time.Second)
 			s.recorded("the lock", hasHolder)
 			_ = holder.Close()
 		}},
-		{incident.RenewalsStopped, "without a name", "no connection had the name worker-7", nil, func(s *scene) {
+		{incident.RenewalsStopped, "without a name", "no connection with the name worker-7", nil, func(s *scene) {
 			s.renew(s.holdAs("", 2*time.Second), 6, 2*time.Second)
 		}},
 		{incident.NeverExpires, "", "The connection of worker-7, which held lock:nightly, had ended by", nil, func(s *scene) {
