@@ -124,6 +124,8 @@ func rules() []rule[*Lock] {
 			"Stop the client of the lost token if you can: another client can have the lock at the same time, until the deadline is over. Keep a server that has lost its keys out of the Redlock for the longest TTL."}},
 		{stampPassed, Problem{"stamp-passed", Warning, finding, "the deadline in the value of the lock has passed, and the key still exists",
 			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."}},
+		{readerLapsed, Problem{"reader-lapsed", Warning, finding, "the lease of a reader is over, and its entry still keeps writers out",
+			"Find out whether the reader ended without a release. Its entry goes with the whole lock, whose deadline the other readers move. To end all of them: {release}."}},
 		{andAsked(overdue), Problem{"overdue", Warning, cause, "a hold lasts far longer than is usual for the lock, or longer than its limit",
 			"Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works. For work that may take so long, set a limit: {limit}."}},
 		{andAsked(renewedForever), Problem{"renewed-forever", Warning, finding, "one hold has been renewed at least 100 times: its work may hang while its renewal goes on",

@@ -68,6 +68,18 @@ func (l *Lock) renewalLate(at time.Time) time.Duration {
 	return late
 }
 
+// readerLapsed finds readers that a lock still lists although their own leases are over.
+func readerLapsed(l *Lock, now time.Time) string {
+	for _, h := range l.Holders {
+		at := Earliest(now, l.ReadAt)
+		over := !h.Expires.IsZero() && (h.Expires.Equal(l.ReadAt) || at.Sub(h.Expires) > stampGrace)
+		if over && h.Mode == Read && l.Expires.After(at) {
+			return fmt.Sprintf("The lease of %s is over, and its entry keeps writers out until the lock ends.", h.Name())
+		}
+	}
+	return ""
+}
+
 // longWaitRemedy is the remedy of all severities of a long wait.
 const longWaitRemedy = "Find out whether the holder still works, and what it waits for itself. Shorten the holds, or use several keys."
 
