@@ -209,11 +209,15 @@ func TestALeaseThatBeginsAfterTheLastDeadlineMayBeANewHold(t *testing.T) {
 	}
 }
 
-// A release is announced only if its message has proven it.
+// A release is announced only if its message has proven it. A hold that ended while the server could not be read may
+// have been released.
 func TestOnlyAProvenReleaseIsAnnounced(t *testing.T) {
 	for _, reason := range []EventKind{"", Released, Evicted} {
 		d := Differ{At: time.Unix(9, 0), Reason: reason}
 		d.Removed(Lock{Key: "a", Holders: []Holder{{ID: "x"}}})
 		check.True(t, len(d.Events) == 1 && d.Events[0].Announced == (reason == Released), "with the reason %q: %+v", reason, d.Events)
 	}
+	d := Differ{At: time.Unix(9, 0), MissedEvents: true}
+	d.Removed(Lock{Key: "a", Holders: []Holder{{ID: "x", Expires: time.Unix(8, 0)}}})
+	check.True(t, d.Events[0].Kind == Expired && d.Events[0].MayHave() == "or released", "after an outage: %+v", d.Events)
 }

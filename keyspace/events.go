@@ -315,6 +315,8 @@ func (d *Differ) end(l Lock, h Holder, kind EventKind) {
 	e := &d.Events[len(d.Events)-1]
 	if e.Announced = kind == Released && d.Reason == Released; kind == Vanished {
 		e.Possible = d.Possible
+	} else if kind == Expired && d.MissedEvents { // nobody looked when the deadline passed
+		e.Possible = []EventKind{Expired, Released}
 	}
 	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {
 		e.Held = end.Sub(h.Since)

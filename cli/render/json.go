@@ -284,7 +284,7 @@ type Event struct {
 
 	TTLMS *int64 `json:"ttl_ms,omitzero"` // absent: a hold has ended
 
-	Possible []keyspace.EventKind `json:"possible,omitzero"` // of gone: what may have happened
+	Possible []keyspace.EventKind `json:"possible,omitzero"` // what may have happened
 	Votes    []Vote               `json:"votes,omitzero"`    // of a Redlock
 }
 

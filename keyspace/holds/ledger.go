@@ -220,11 +220,11 @@ func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 		h := a.change(i)
 		h.move(e.Holder.Expires, e.Ended())
 		h.Holder.DisconnectedAt, h.Holder.Expires = e.Holder.DisconnectedAt, e.Holder.Expires
-		to := Moment{At: e.Ended(), Grade: Exact}
-		if e.Kind == keyspace.Vanished { // at some time since the last read
-			to = between(h.Seen, e.At)
+		to, proof := Moment{At: e.Ended(), Grade: Exact}, proofOf(e)
+		if proof == NoProof { // at some time since the last read
+			to = between(h.Seen, to.At)
 		}
-		g.finish(a, h, End{e.Kind, proofOf(e)}, to)
+		g.finish(a, h, End{e.Kind, proof}, to)
 	}
 }
 
@@ -238,7 +238,10 @@ func proofOf(e *keyspace.Event) Proof {
 			return ByMessage
 		}
 	case keyspace.Expired:
-		return ByDeadline
+		if len(e.Possible) == 0 {
+			return ByDeadline
+		}
+		return NoProof
 	case keyspace.Stolen, keyspace.Replaced, keyspace.HandedOver:
 		return BySuccessor
 	case keyspace.Lost, keyspace.Flushed:

@@ -118,10 +118,10 @@ func (p Past) lengths() (all []length) {
 }
 
 // expiryStreak returns how many of the latest holds in a row ended by expiry. One that was renewed is none of
-// them: its renewals stopped, which no longer TTL mends.
+// them: its renewals stopped, which no longer TTL mends. Nor is one that ended while the server could not be read.
 func (p Past) expiryStreak() (n int) {
 	for _, h := range slices.Backward(p.Holds) {
-		if !h.Lasts() && (h.End.Kind != keyspace.Expired || h.Renewals > 0) {
+		if !h.Lasts() && (h.End.Kind != keyspace.Expired || h.End.Proof == NoProof || h.Renewals > 0) {
 			break
 		}
 		if !h.Lasts() {

@@ -35,12 +35,12 @@ func TestTheShareOfTheChecksThatFoundARequest(t *testing.T) {
 // Of the locks to which nothing happens for long, nothing stays.
 func TestATypicalHoldIsTheMedianOfTheLastOnes(t *testing.T) {
 	var stats holds.Stats
-	now, renews := 0.0, false
+	now, renews, unseen := 0.0, false, []keyspace.EventKind(nil)
 	hold := func(key string, seconds float64, how keyspace.EventKind) {
 		l, h := keyspace.Lock{Key: key, Node: "a:1"}, since(fmt.Sprint(now), now)
 		began := keyspace.Event{At: at(now), Kind: keyspace.Acquired, Lock: l, Holder: h}
 		now += seconds
-		events := []keyspace.Event{began, {At: at(now), Kind: how, Lock: l, Holder: h}}
+		events := []keyspace.Event{began, {At: at(now), Kind: how, Lock: l, Holder: h, Possible: unseen}}
 		if renews {
 			events = slices.Insert(events, 1, keyspace.Event{At: at(now - 0.5), Kind: keyspace.Renewed, Lock: keyspace.Lock{Key: key, Node: "a:1", Holders: []keyspace.Holder{h}}, Holder: h})
 		}
@@ -60,7 +60,10 @@ func TestATypicalHoldIsTheMedianOfTheLastOnes(t *testing.T) {
 	renews = true
 	hold("k", 1, keyspace.Expired)
 	check.Equal(t, observed(&stats, "k", now).ExpiryStreak, 0, "a hold whose renewals stopped adds to the holds with a short TTL: they are")
-	renews = false
+	renews, unseen = false, []keyspace.EventKind{keyspace.Expired, keyspace.Released}
+	hold("k", 1, keyspace.Expired)
+	check.Equal(t, observed(&stats, "k", now).ExpiryStreak, 0, "a hold that ended while the server could not be read adds to them: they are")
+	unseen = nil
 	for i := range 20_000 {
 		hold(fmt.Sprint(i), 1, keyspace.Released)
 		hold([]string{"busy", "other"}[min(1, i%100)], 1, keyspace.Released)

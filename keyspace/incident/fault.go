@@ -100,13 +100,14 @@ func (t *track) causeOf(h *holds.Hold, until time.Time) (c Cause, from time.Time
 		}
 		return HolderGone, dead, false
 	}
+	if !h.Lasts() && h.End.Proof == holds.NoProof {
+		return "", time.Time{}, false
+	}
 	switch h.End.Kind {
 	case keyspace.Expired:
 		return t.causeOfExpiry(h)
 	case keyspace.Lost, keyspace.Evicted, keyspace.Flushed, keyspace.Deleted, keyspace.Stolen:
 		return Cause(h.End.Kind), time.Time{}, false
-	case keyspace.Vanished:
-		return "", time.Time{}, false
 	}
 	if t.slow(until.Sub(began(h))) {
 		return Overdue, began(h).Add(t.usual().P99), vague(h)

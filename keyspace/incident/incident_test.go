@@ -182,6 +182,12 @@ func incidents() []staged {
 			f.locks[key], f.nodes = l, nil
 			f.pass(17 * time.Second)
 		}, incident.Expired, []string{"03:10:00 worker-1 acquired it: TTL 30 s, never renewed"}, []string{"again", "value"}},
+		{"a deadline that passes while the server cannot be read", func(f *film) {
+			f.healthy(key, 5, time.Second).acquire(key, "worker-7", 60*time.Second).wait(key, 1).pass(10 * time.Second).disconnect(key).pass(49 * time.Second)
+			l := f.locks[key]
+			f.emit(keyspace.Expired, l, l.Holders[0]).Possible = []keyspace.EventKind{keyspace.Expired, keyspace.Released}
+			delete(f.locks, key)
+		}, incident.HolderGone, []string{"at the latest. It held", "and the reason were not seen"}, []string{"expired; no release"}},
 		{"a hold that is found and renewed", func(f *film) {
 			f.acquire(key, "?7", 5*time.Second).events = nil
 			f.pass(time.Second).renew(key, 30*time.Second).pass(31 * time.Second)

@@ -357,7 +357,11 @@ func (w *writer) endOf(h *holds.Hold) string {
 	if d := h.Holder.Expires.Sub(h.To.At); d > 0 {
 		left = ", " + long(d) + " before its deadline"
 	}
-	switch h.End.Kind {
+	kind := h.End.Kind
+	if kind != "" && h.End.Proof == holds.NoProof {
+		kind = keyspace.Vanished
+	}
+	switch kind {
 	case "":
 		return "still held at the last frame"
 	case keyspace.Released:

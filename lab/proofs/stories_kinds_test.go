@@ -614,7 +614,7 @@ func refusing() staging {
 		check.NoError(s, c.Nodes()[1].Continue())
 		time.Sleep(3 * second)
 		s.note(fact{what: passed, who: holder.name, token: holder.token})
-	}, ranOut, nil, []string{"had ended by", "is too short"}}}}
+	}, append(ranOut, ""), nil, []string{"had ended by", "is too short"}}}}
 }
 
 // keyOf returns a hash tag of which a node has the slot.
