@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -112,4 +113,18 @@ func TestADeadlineQueueReturnsLocksAtTheirLastTime(t *testing.T) {
 			check.Require(t, !at.Before(first), "the first lock is due at %v, but one is at %v", first, at)
 		}
 	}
+}
+
+// A step forward of the server's clock makes no renewal late.
+func TestARenewalIsAsLongAgoAsBeforeAStepOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, now := Watcher{locks: newLockTable()}, time.Now()
+		w.locks.known.put(candidate{lock: &keyspace.Lock{Key: "a", Observed: keyspace.Observed{Renewed: now}}})
+		for _, ahead := range []time.Duration{time.Millisecond, 5 * time.Second, 4 * time.Second} { // the last one was read late
+			w.followClock(now.Add(ahead), time.Hour)
+		}
+		w.followClock(time.Time{}, time.Hour)
+		renewed := w.locks.known["a"].lock.Renewed.Sub(now)
+		check.True(t, w.times.clockOffset == 5*time.Second && renewed == 4999*time.Millisecond, "%v ahead, renewed at %v", w.times.clockOffset, renewed)
+	})
 }

@@ -110,11 +110,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	}
 	w.noteRead(began)
 	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
-		// A reported time is always late, so the largest offset of the server's clock is the best.
-		offset, was := time.Until(w.reader.conn.now), w.times.clockOffset
-		if was == 0 || offset >= was || was-offset >= time.Since(began)+time.Second {
-			w.times.clockOffset = offset
-		}
+		w.followClock(w.reader.conn.now, time.Since(began))
 		if err := w.verifyServer(ctx); err != nil {
 			return err
 		}
@@ -267,6 +263,27 @@ func (w *Watcher) settleNext(ctx context.Context, was, now candidate, c *changes
 	}
 	known, _ = w.locks.known.get(key)
 	return known, false, nil
+}
+
+// followClock measures the server's clock with its time, zero = unknown, in a read that took so long at most. A reported
+// time is always late, so the largest offset is the best. After a step forward, the renewals are as long ago as before.
+func (w *Watcher) followClock(now time.Time, took time.Duration) {
+	offset, was := time.Until(now), w.times.clockOffset
+	if now.IsZero() {
+		return
+	}
+	if was == 0 || offset >= was || was-offset >= took+time.Second {
+		w.times.clockOffset = offset
+	}
+	if was == 0 || offset-was <= time.Second {
+		return
+	}
+	for key, k := range w.locks.known {
+		if l := *k.lock; !l.Renewed.IsZero() {
+			l.Renewed = l.Renewed.Add(offset - was)
+			w.locks.replace(key, l)
+		}
+	}
 }
 
 // noteRead notes that locks were read between since, on the local clock, and now.

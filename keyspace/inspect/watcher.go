@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -210,6 +211,10 @@ func (w *Watcher) cycle(ctx context.Context, all bool) error {
 		return err
 	}
 	w.onSuccess()
+	w.followClock(w.reader.conn.now, math.MaxInt64/2)
+	if p := w.scan.pass; p != nil {
+		w.followClock(p.now, math.MaxInt64/2)
+	}
 	return nil
 }
 
