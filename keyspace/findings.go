@@ -146,8 +146,8 @@ func rules() []rule[*Lock] {
 			"Use a lock that lets readers wait while a writer waits, or make the readers pause."}},
 		{reentryLeak, Problem{"reentry-leak", Warning, finding, "a holder has reentered the lock at least 10 times without an exit",
 			"Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder."}},
-		{minority, Problem{"minority", Warning, finding, "too few servers of a Redlock have its token: a leftover, or a failed acquire",
-			"No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server."}},
+		{minority, Problem{"minority", Warning, finding, "too few servers of a Redlock have its token: a leftover, a failed acquire, or lost copies",
+			"No action if no server has lost its keys, by a restart for example: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server, or uses other servers."}},
 		{ttlTooShort, Problem{"ttl-too-short", Warning, cause, "holds end by expiry while their clients may still work",
 			"Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done."}},
 		{andAsked(holderGone), Problem{"holder-gone", Warning, cause, "the connection of the holder has ended, and the lock stays held",
@@ -336,7 +336,11 @@ func minority(l *Lock, now time.Time) string {
 	if l.State(now) != Partial || tokens != 1 || votes+silent >= Quorum(len(l.Votes)) || beingAcquired(l, now) || votesLost(l, now) != "" {
 		return ""
 	}
-	return fmt.Sprintf("On %d of %d servers, which is no majority: a leftover, or a failed acquire.", votes, len(l.Votes))
+	why := "a leftover, a failed acquire, or other servers have lost their copies"
+	if !l.Renewed.IsZero() {
+		why = fmt.Sprintf("renewed %s ago: its client may use other servers", humanize.Duration(now.Sub(l.Renewed)))
+	}
+	return fmt.Sprintf("On %d of %d servers, which is no majority: %s.", votes, len(l.Votes), why)
 }
 
 // split finds Redlocks with several tokens and no majority.
