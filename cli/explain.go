@@ -122,10 +122,7 @@ func (p *program) explain(o *explainOptions, name string) error {
 	}
 	r, err := recording.Open(name)
 	if err != nil {
-		hint := ""
-		if name == explainFrom && !fileExists(name) {
-			hint = "name the file or directory of a recording after the key"
-		}
+		hint := map[bool]string{true: "name the file or directory of a recording after the key"}[name == explainFrom && !fileExists(name)]
 		return &exitError{code: exitFailure, err: fmt.Errorf("open %s: %w%s", name, err, targetsIn(name)), hint: hint}
 	}
 	defer r.Close()

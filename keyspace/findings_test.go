@@ -23,6 +23,7 @@ func TestFindings(t *testing.T) {
 		l.NoTTL = true
 		return l
 	}
+	lapsed := mutex(keyspace.Holder{ID: "a", Mode: keyspace.Read, Since: t0, Expires: at(1000)})
 	stamped := func(l keyspace.Lock, readAt int) keyspace.Lock {
 		l.Stamped = true
 		if readAt > 0 {
@@ -60,10 +61,10 @@ func TestFindings(t *testing.T) {
 		{"its own deadline passed long ago, but since its read", stamped(mutex(holder("a", 1000)), 1900), 3000, "", ""},
 		{"its own deadline passed long before its read", stamped(mutex(holder("a", 1000)), 2500), 3000, "stamp-passed", "passed 1.5 s ago"},
 		{"its TTL has passed", mutex(holder("a", 1000)), 3000, "", ""},
-		{"the lease of a reader has passed", reading(holder("a", 1000), hour), 3000, "reader-lapsed", "lease of a is over"},
-		{"the lease of a reader was over when it was read", with(reading(holder("a", 1000), hour), func(l *keyspace.Lock) { l.ReadAt = at(1000) }), 1100, "reader-lapsed", "lease of a is over"},
-		{"the lease of a reader passes just now", reading(holder("a", 1000), hour), 1900, "", ""},
-		{"the lease of a reader is that of the lock", reading(holder("a", 1000), 1000), 3000, "", ""},
+		{"the lease of a reader has passed", with(lapsed, func(l *keyspace.Lock) { l.Expires = at(hour) }), 3000, "reader-lapsed", "lease of a is over"},
+		{"the lease of a reader was over when it was read", with(lapsed, func(l *keyspace.Lock) { l.Expires, l.ReadAt = at(hour), at(1000) }), 1100, "reader-lapsed", "lease of a is over"},
+		{"the lease of a reader passes just now", with(lapsed, func(l *keyspace.Lock) { l.Expires = at(hour) }), 1900, "", ""},
+		{"the lease of a reader is that of the lock", lapsed, 3000, "", ""},
 		{"renewed a hundred times without a rhythm, and no more", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.RenewedEvery = 100, at(1000), -time.Second }), 4100, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed a hundred times, until its renewals stopped", with(mutex(holder("a", hour)), func(l *keyspace.Lock) {
@@ -131,12 +132,6 @@ func TestFindings(t *testing.T) {
 func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
 	change(&l)
 	return l
-}
-
-// reading returns a lock that a reader holds, with a deadline of its own.
-func reading(h keyspace.Holder, ms int) keyspace.Lock {
-	h.Mode = keyspace.Read
-	return with(mutex(h), func(l *keyspace.Lock) { l.Expires = at(ms) })
 }
 
 // limited returns a lock with a limit of its own. Half of its holds end within 1 s.

@@ -109,23 +109,16 @@ func (s Stories) heading() string {
 
 // title names an incident.
 func title(s *incident.Story) string {
-	db := ""
-	if s.Lock.DB != 0 {
-		db = fmt.Sprintf(" (database %d)", s.Lock.DB)
-	}
+	db := map[bool]string{true: fmt.Sprintf(" (database %d)", s.Lock.DB)}[s.Lock.DB != 0]
 	return fmt.Sprintf("%s%s, %s", s.Lock.Key, db, s.Cause)
 }
 
 // costOf describes what a moment cost.
 func costOf(l incident.Line) string {
-	switch {
-	case l.Cost < time.Second && l.Note == "":
+	if l.Cost < time.Second && l.Note == "" {
 		return ""
-	case l.Note == "":
-		return humanize.Duration(l.Cost.Round(time.Second))
-	default:
-		return humanize.Duration(l.Cost.Round(time.Second)) + ": " + l.Note
 	}
+	return strings.TrimSuffix(humanize.Duration(l.Cost.Round(time.Second))+": "+l.Note, ": ")
 }
 
 // notKnown is what is not known, in one sentence; "" if there is nothing.

@@ -50,10 +50,7 @@ func causes() map[Cause]told {
 // saying returns a sentence in which names in braces have their values.
 func saying(text string) func(*writer, *fault) string {
 	return func(w *writer, f *fault) string {
-		deadline, slowly := "", ""
-		if w.s.Ongoing && f.hold.Lasts() {
-			deadline = fmt.Sprintf(" If %s has really ended, give the lock a deadline.", holderOf(f))
-		}
+		slowly, deadline := "", map[bool]string{true: fmt.Sprintf(" If %s has really ended, give the lock a deadline.", holderOf(f))}[w.s.Ongoing && f.hold.Lasts()]
 		if w.t.slow(f.hold.Until(w.b.last).Sub(began(f.hold))) {
 			slowly = fmt.Sprintf(" It held the lock for %s, where half of the holds are over in %s.", w.t.lasted(f.hold, w.b.last), long(w.s.Usual.P50))
 		}
@@ -86,10 +83,8 @@ func saysGone(w *writer, f *fault) string {
 }
 
 func nextForever(w *writer, f *fault) string {
-	if w.moved(f.hold) != "" {
-		return saying("Find out who removed the deadline: Redis does not record it.{deadline}")(w, f)
-	}
-	return saying("Acquire the lock with a TTL (SET NX PX), and renew it during the work.{deadline}")(w, f)
+	what := map[bool]string{true: "Find out who removed the deadline: Redis does not record it.", false: "Acquire the lock with a TTL (SET NX PX), and renew it during the work."}
+	return saying(what[w.moved(f.hold) != ""]+"{deadline}")(w, f)
 }
 
 func saysRanOut(w *writer, f *fault) string {
@@ -102,15 +97,12 @@ func saysRanOut(w *writer, f *fault) string {
 }
 
 func nextRanOut(w *writer, f *fault) string {
-	what := "If its work takes longer than its TTL, renew the lock."
-	if f.hold.Renewals > 0 {
-		what = "Find out why it did not renew the lock."
-	}
+	what := map[bool]string{true: "Find out why it did not renew the lock.", false: "If its work takes longer than its TTL, renew the lock."}[f.hold.Renewals > 0]
 	return saying("Read the log of {holder}. "+what+" Check the data that the lock protects if it continued after {end}: it had lost the lock.")(w, f)
 }
 
 func saysTooShort(w *writer, f *fault) string {
-	n := w.count(TTLTooShort) + w.count(Expired)
+	n := w.g.number(func(f *fault) bool { return f.repeats() == Expired })
 	who := "other clients acquired the lock while the holders may have worked"
 	switch {
 	case n == 1:
@@ -122,10 +114,8 @@ func saysTooShort(w *writer, f *fault) string {
 }
 
 func unknownTooShort(w *writer, _ *fault) string {
-	if !w.t.released {
-		return "how long the work takes, and whether the clients let the lock expire on purpose: no hold was released"
-	}
-	return "how long the work of these holds took: each ended first"
+	return map[bool]string{true: "how long the work of these holds took: each ended first",
+		false: "how long the work takes, and whether the clients let the lock expire on purpose: no hold was released"}[w.t.released]
 }
 
 func nextTooShort(w *writer, f *fault) string {
@@ -137,7 +127,7 @@ func nextTooShort(w *writer, f *fault) string {
 }
 
 func saysExpired(w *writer, f *fault) string {
-	switch n := w.count(Expired); {
+	switch n := w.g.number(func(f *fault) bool { return f.cause == Expired }); {
 	case n > 1 && f.early():
 		early, others := w.g.early(), ""
 		if n > early {
@@ -162,18 +152,12 @@ const (
 // ifEarly returns one of two sentences.
 func ifEarly(early, otherwise string) func(*writer, *fault) string {
 	return func(w *writer, f *fault) string {
-		if f.early() {
-			return saying(early)(w, f)
-		}
-		return saying(otherwise)(w, f)
+		return saying(map[bool]string{true: early, false: otherwise}[f.early()])(w, f)
 	}
 }
 
 func saysOverdue(w *writer, f *fault) string {
-	held, usual := "held", ", where half of its holds are over in "+long(w.s.Usual.P50)
-	if f.hold.Lasts() {
-		held = "has held"
-	}
+	held, usual := map[bool]string{true: "has held", false: "held"}[f.hold.Lasts()], ", where half of its holds are over in "+long(w.s.Usual.P50)
 	if !w.s.Usual.known() {
 		usual = fmt.Sprintf(", renewed %s, while up to %s waited", humanize.Times(f.hold.Renewals), humanize.Plural(f.clients, "client"))
 	}
@@ -181,11 +165,8 @@ func saysOverdue(w *writer, f *fault) string {
 }
 
 func unknownOverdue(w *writer, f *fault) string {
-	text := fmt.Sprintf("what %s did for so long (see its log from %s on)", holderOf(f), clock(f.From))
-	if !w.s.Usual.known() {
-		text += "; how long a hold usually takes: fewer than five have ended"
-	}
-	return text
+	few := map[bool]string{false: "; how long a hold usually takes: fewer than five have ended"}[w.s.Usual.known()]
+	return fmt.Sprintf("what %s did for so long (see its log from %s on)%s", holderOf(f), clock(f.From), few)
 }
 
 func saysFree(w *writer, f *fault) string {
@@ -217,10 +198,7 @@ func nextDeadlock(w *writer, f *fault) string {
 	if len(locks) == 1 {
 		locks = []string{"their locks"}
 	}
-	now := ""
-	if f.To.Equal(w.b.last) {
-		now = " To end it now, end one of its owners."
-	}
+	now := map[bool]string{true: " To end it now, end one of its owners."}[f.To.Equal(w.b.last)]
 	return fmt.Sprintf("Let all clients acquire %s in the same order, such as that of their names.%s", listed(locks), now)
 }
 

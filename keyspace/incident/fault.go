@@ -43,12 +43,8 @@ func (t *track) addFault(f fault) {
 		return
 	}
 	if t.faults = append(t.faults, f); len(t.faults) > keptHolds {
-		cheapest := 0
-		for i := range t.faults {
-			if t.faults[i].blocked < t.faults[cheapest].blocked {
-				cheapest = i
-			}
-		}
+		least := slices.MinFunc(t.faults, func(a, b fault) int { return cmp.Compare(a.blocked, b.blocked) }).blocked
+		cheapest := slices.IndexFunc(t.faults, func(f fault) bool { return f.blocked == least })
 		t.faults = slices.Delete(t.faults, cheapest, cheapest+1)
 	}
 }
@@ -216,13 +212,11 @@ func (b *Builder) nameExpiries(t *track, all []fault) {
 // expiry of its hold; nil = there is none.
 func (b *Builder) outage(f *fault) *keyspace.Notice {
 	since := keyspace.Later(began(f.hold), f.hold.LastRenewal())
+	fails := []keyspace.NoticeKind{keyspace.ServerLost, keyspace.ServerRestarted, keyspace.ServerFailover}
 	for i := range b.notices {
 		n := &b.notices[i]
-		switch cmp.Or(n.Change, n.Kind) {
-		case keyspace.ServerLost, keyspace.ServerRestarted, keyspace.ServerFailover:
-			if f.hold.End.Kind == keyspace.Expired && !n.At.Before(since) && n.At.Before(f.To.Add(nearby)) {
-				return n
-			}
+		if f.hold.End.Kind == keyspace.Expired && slices.Contains(fails, cmp.Or(n.Change, n.Kind)) && !n.At.Before(since) && n.At.Before(f.To.Add(nearby)) {
+			return n
 		}
 	}
 	return nil
@@ -231,14 +225,10 @@ func (b *Builder) outage(f *fault) *keyspace.Notice {
 // lossAt returns whether a failover or a restart lost the locks at a time.
 func (b *Builder) lossAt(at time.Time) Cause {
 	cause, distance := Lost, nearby
+	loses := map[keyspace.NoticeKind]Cause{keyspace.ServerFailover: Failover, keyspace.ServerRestarted: Restart}
 	for _, n := range b.notices {
-		d := n.At.Sub(at).Abs()
-		switch kind := cmp.Or(n.Change, n.Kind); {
-		case d > distance:
-		case kind == keyspace.ServerFailover:
-			cause, distance = Failover, d
-		case kind == keyspace.ServerRestarted:
-			cause, distance = Restart, d
+		if c, d := loses[cmp.Or(n.Change, n.Kind)], n.At.Sub(at).Abs(); c != "" && d <= distance {
+			cause, distance = c, d
 		}
 	}
 	return cause
@@ -265,15 +255,18 @@ func groups(all []fault) []group {
 	return joined
 }
 
-// early counts the holds of an incident that ended at a deadline that was set earlier during them.
-func (g *group) early() (n int) {
+// number counts the faults of an incident that are of a kind.
+func (g *group) number(of func(*fault) bool) (n int) {
 	for i := range g.faults {
-		if g.faults[i].early() {
+		if of(&g.faults[i]) {
 			n++
 		}
 	}
 	return n
 }
+
+// early counts the holds of an incident that ended at a deadline that was set earlier during them.
+func (g *group) early() int { return g.number((*fault).early) }
 
 // again is how long after the last fault of a cause the next one belongs to the same incident.
 const again = 10 * time.Minute
@@ -290,31 +283,18 @@ func (g *group) takes(f *fault) bool {
 // repeats returns the cause of a fault that belongs to earlier ones of the same cause; "" if
 // each such fault is an incident of its own.
 func (f *fault) repeats() Cause {
-	switch f.cause {
-	case Expired, TTLTooShort:
-		return Expired
-	case SlowHandOff:
-		return SlowHandOff
-	}
-	return ""
+	return map[Cause]Cause{Expired: Expired, TTLTooShort: Expired, SlowHandOff: SlowHandOff}[f.cause]
 }
 
 // main returns the fault that explains the incident.
 func (g *group) main() *fault {
 	for _, explains := range []Cause{Deadlock, PossibleDeadlock, TTLTooShort} {
-		for i := range g.faults {
-			if g.faults[i].cause == explains {
-				return &g.faults[i]
-			}
-		}
-	}
-	mostly := 2*g.early() > len(g.faults) && !slices.ContainsFunc(g.faults, func(f fault) bool { return f.cause != Expired && f.cause != SlowHandOff })
-	for i := range g.faults {
-		if g.faults[i].cause != SlowHandOff && mostly == g.faults[i].early() {
+		if i := slices.IndexFunc(g.faults, func(f fault) bool { return f.cause == explains }); i >= 0 {
 			return &g.faults[i]
 		}
 	}
-	return &g.faults[0]
+	mostly := 2*g.early() > len(g.faults) && !slices.ContainsFunc(g.faults, func(f fault) bool { return f.cause != Expired && f.cause != SlowHandOff })
+	return &g.faults[max(0, slices.IndexFunc(g.faults, func(f fault) bool { return f.cause != SlowHandOff && mostly == f.early() }))]
 }
 
 // cost returns the time of the clients that waited. Of two faults at the same time, the larger

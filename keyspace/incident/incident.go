@@ -59,9 +59,15 @@ type Story struct {
 	Unknown  []string // what the frames do not show, one clause each
 	Next     string   // the next step of an operator, one or two sentences
 
-	cycle     *cycle // of a deadlock
-	onPurpose bool   // it may be how the clients release the lock
+	cycle *cycle // of a deadlock
+	quiet int    // such stories come later
 }
+
+// Kinds of stories that come after the faults.
+const (
+	onPurpose     = 1 + iota // it may be how the clients release the lock
+	onlyContended            // nothing failed
+)
 
 // Line is one moment of a story.
 type Line struct {

@@ -256,7 +256,7 @@ func incidents() []staged {
 			f.change(key, func(l *keyspace.Lock) { l.Holders[0].Label = "" }).events = nil
 			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
 			f.pass(11 * time.Second)
-		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection had"}},
+		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection with"}},
 		{"pollers too slow", func(f *film) {
 			for i := range 5 {
 				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second).wait(key, 3).pass(2 * time.Second)

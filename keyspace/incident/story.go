@@ -16,16 +16,7 @@ import (
 // worse orders stories: faults before what may be on purpose, and that before contention, then by cost, then by time
 // and name.
 func worse(a, b Story) int {
-	quiet := func(s Story) int {
-		switch {
-		case s.Cause == Contended:
-			return 2
-		case s.onPurpose:
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(quiet(a)-quiet(b), cmp.Compare(b.Blocked, a.Blocked), a.From.Compare(b.From), a.Lock.Compare(b.Lock))
+	return cmp.Or(a.quiet-b.quiet, cmp.Compare(b.Blocked, a.Blocked), a.From.Compare(b.From), a.Lock.Compare(b.Lock))
 }
 
 // stories returns the incidents of a lock.
@@ -46,12 +37,14 @@ func (b *Builder) stories(t *track) []Story {
 // story explains one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
-	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle, onPurpose: main.early() && g.early() >= repeatedly || main.cause == TTLTooShort && !t.released}
-	s.Blocked, s.Clients, s.AtMost = g.cost()
-	for i := range g.faults {
-		f := &g.faults[i]
-		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.Lasts() || f.cycle != nil && f.To.Equal(b.last) || f.cause == SlowHandOff && f.To.Equal(b.last)
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.From, To: g.To, Usual: t.usual(), cycle: main.cycle}
+	if main.early() && g.early() >= repeatedly || main.cause == TTLTooShort && !t.released {
+		s.quiet = onPurpose
 	}
+	s.Blocked, s.Clients, s.AtMost = g.cost()
+	s.Ongoing = slices.ContainsFunc(g.faults, func(f fault) bool {
+		return f.cycle == nil && f.hold.Lasts() || (f.cycle != nil || f.cause == SlowHandOff) && f.To.Equal(b.last)
+	})
 	w := writer{b: b, t: t, s: &s, g: g}
 	s.Headline = causes()[main.cause].says(&w, main) + w.freeAfter(main) + w.price()
 	s.Lines = w.lines()
@@ -67,7 +60,7 @@ func (b *Builder) contention(t *track) (Story, bool) {
 	if seen < 30*time.Second || !usual.known() || t.waited.Any < seen*9/10 || t.heldFor < seen*8/10 {
 		return Story{}, false
 	}
-	s := Story{Lock: t.id, Format: t.format, Cause: Contended, From: t.seen.From, To: t.seen.To, Usual: usual, Blocked: t.waited.Total, Clients: t.waited.Most}
+	s := Story{Lock: t.id, Format: t.format, Cause: Contended, quiet: onlyContended, From: t.seen.From, To: t.seen.To, Usual: usual, Blocked: t.waited.Total, Clients: t.waited.Most}
 	mean := float64(t.waited.Total) / float64(seen)
 	s.Headline = fmt.Sprintf("%s is only contended: nothing failed. It was held for %d %% of %s, and %.1f clients waited on average.",
 		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
@@ -110,10 +103,7 @@ func (w *writer) held(f *fault) string {
 	if f.hold.Lasts() && (f.cycle == nil || f.To.Equal(w.b.last)) {
 		return "the last frame at " + clock(w.b.last)
 	}
-	if f.hold.To.Grade == holds.Between {
-		return clock(f.To) + " at the latest"
-	}
-	return clock(f.To)
+	return clock(f.To) + map[bool]string{true: " at the latest"}[f.hold.To.Grade == holds.Between]
 }
 
 // lasted returns how long a hold lasted, or has lasted up to a time.
@@ -128,22 +118,9 @@ func (t *track) lasted(h *holds.Hold, now time.Time) string {
 	return d
 }
 
-// count returns the number of faults with a cause.
-func (w *writer) count(c Cause) (n int) {
-	for i := range w.g.faults {
-		if w.g.faults[i].cause == c {
-			n++
-		}
-	}
-	return n
-}
-
 // many says how many faults there are; the cheapest of too many are not kept.
 func (w *writer) many(n int, what string) string {
-	if len(w.t.faults) < keptHolds {
-		return humanize.Plural(n, what)
-	}
-	return "at least " + humanize.Plural(n, what)
+	return map[bool]string{true: "at least "}[len(w.t.faults) >= keptHolds] + humanize.Plural(n, what)
 }
 
 // ttl returns the TTL of the hold of a fault.
@@ -160,13 +137,7 @@ func (w *writer) price() string {
 	if w.s.Blocked < time.Second {
 		return ""
 	}
-	most, all := "", ""
-	if w.s.AtMost {
-		most = "at most "
-	}
-	if w.s.Clients > 1 {
-		all = " in all"
-	}
+	most, all := map[bool]string{true: "at most "}[w.s.AtMost], map[bool]string{true: " in all"}[w.s.Clients > 1]
 	return fmt.Sprintf(" %s waited for %s%s%s.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked), all)
 }
 
@@ -231,10 +202,7 @@ func (w *writer) tell(f *fault) []Line {
 		return []Line{{At: f.From, Text: w.endOf(h)}, w.tellFree(f)}
 	}
 	all := []Line{{At: began(h), Text: w.beginOf(f)}}
-	cost, where := f.To.Sub(f.From), ""
-	if h.Holder.Addr != "" {
-		where = " " + h.Holder.Addr
-	}
+	cost, where := f.To.Sub(f.From), strings.TrimSuffix(" "+h.Holder.Addr, " ")
 	switch f.cause {
 	case HolderGone, NeverExpires:
 		all = append(all, Line{At: f.From, Text: "its connection" + where + " had ended", Cost: cost, Note: w.saved(f)})
@@ -242,20 +210,13 @@ func (w *writer) tell(f *fault) []Line {
 			all[1].Note = "at most: the lock may have been free earlier"
 		}
 	case ExpiredConnected, RenewalsStopped:
-		seen := "a connection with its name," + where + ", was not seen to end"
-		if f.cause == RenewalsStopped {
-			seen = "its connection is not known"
-		}
-		what := "99 % of the other holds were over after this time; "
-		if h.Renewals > 0 {
-			what = "its last renewal; "
-		}
+		seen := map[bool]string{true: "its connection is not known", false: "a connection with its name," + where + ", was not seen to end"}[f.cause == RenewalsStopped]
+		what := map[bool]string{true: "its last renewal; ", false: "99 % of the other holds were over after this time; "}[h.Renewals > 0]
 		all = append(all, Line{At: f.From, Text: what + seen, Cost: cost, Note: "at most: it may have worked"})
 	case Overdue:
-		if !w.s.Usual.known() {
-			break
+		if w.s.Usual.known() {
+			all = append(all, Line{At: f.From, Text: "99 % of the other holds were over after this time", Cost: cost})
 		}
-		all = append(all, Line{At: f.From, Text: "99 % of the other holds were over after this time", Cost: cost})
 	}
 	if moved := w.moved(h); moved != "" {
 		all = append(all, Line{At: h.Moved.At, Text: moved})
@@ -357,36 +318,23 @@ func (w *writer) endOf(h *holds.Hold) string {
 	if d := h.Holder.Expires.Sub(h.To.At); d > 0 {
 		left = ", " + long(d) + " before its deadline"
 	}
-	kind := h.End.Kind
-	if kind != "" && h.End.Proof == holds.NoProof {
-		kind = keyspace.Vanished
+	policy := ""
+	if w.b.policy != "" {
+		policy = " (maxmemory-policy " + w.b.policy + ")"
 	}
-	switch kind {
-	case "":
+	switch {
+	case h.Lasts():
 		return "still held at the last frame"
-	case keyspace.Released:
-		if h.End.Proof == holds.ByMessage {
-			return name(h.Holder.Name()) + " released it"
-		}
-		return "released or deleted" + left
-	case keyspace.HandedOver:
-		return "handed over"
-	case keyspace.Expired:
-		return "expired; no release"
-	case keyspace.Deleted:
-		return "deleted without the message of a release" + left
-	case keyspace.Stolen:
-		return "taken without a release" + left
-	case keyspace.Replaced:
-		return "another client has it; a release was not seen"
-	case keyspace.Evicted:
-		return strings.TrimSuffix("evicted (maxmemory-policy "+w.b.policy, " (maxmemory-policy ") + map[bool]string{true: ")"}[w.b.policy != ""] + left
-	case keyspace.Flushed:
-		return "gone with its database" + left
-	case keyspace.Lost:
-		return "lost by the server" + left
+	case h.End.Proof == holds.NoProof:
+		return "gone: its end, after " + clock(h.To.At) + ", and the reason were not seen"
+	case h.End.Proof == holds.ByMessage:
+		return name(h.Holder.Name()) + " released it"
 	}
-	return "gone: its end, after " + clock(h.To.At) + ", and the reason were not seen"
+	return map[keyspace.EventKind]string{
+		keyspace.Released: "released or deleted" + left, keyspace.Deleted: "deleted without the message of a release" + left, keyspace.Lost: "lost by the server" + left,
+		keyspace.Stolen: "taken without a release" + left, keyspace.Replaced: "another client has it; a release was not seen", keyspace.Flushed: "gone with its database" + left,
+		keyspace.HandedOver: "handed over", keyspace.Expired: "expired; no release", keyspace.Evicted: "evicted" + policy + left,
+	}[h.End.Kind]
 }
 
 // tellFree returns the end of a time in which the lock was free.

@@ -155,11 +155,8 @@ func vague(h *holds.Hold) bool {
 
 // suspicious reports whether a hold ended in a way that says nothing of how long the work takes.
 func suspicious(h *holds.Hold) bool {
-	switch h.End.Kind {
-	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
-		return !deadFrom(h).IsZero()
-	}
-	return true
+	work := h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver || h.End.Kind == keyspace.Replaced
+	return !work || !deadFrom(h).IsZero()
 }
 
 // deadFrom returns since when the client of a hold is disconnected; zero: it is not, or it renewed the lock later.

@@ -120,10 +120,9 @@ func TestARenewalIsAsLongAgoAsBeforeAStepOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, now := Watcher{locks: newLockTable()}, time.Now()
 		w.locks.known.put(candidate{lock: &keyspace.Lock{Key: "a", Observed: keyspace.Observed{Renewed: now}}})
-		for _, ahead := range []time.Duration{time.Millisecond, 5 * time.Second, 4 * time.Second} { // the last one was read late
-			w.followClock(now.Add(ahead), time.Hour)
+		for _, read := range []time.Time{now.Add(time.Millisecond), now.Add(5 * time.Second), now.Add(4 * time.Second), {}} { // the third one is late
+			w.followClock(read, time.Hour)
 		}
-		w.followClock(time.Time{}, time.Hour)
 		renewed := w.locks.known["a"].lock.Renewed.Sub(now)
 		check.True(t, w.times.clockOffset == 5*time.Second && renewed == 4999*time.Millisecond, "%v ahead, renewed at %v", w.times.clockOffset, renewed)
 	})
