@@ -90,6 +90,9 @@ func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 type request struct {
 	// try asks the server once.
 	try func(context.Context, *request) (*Lease, error)
+	// owner may enter its own hold again, and must not wait for itself; nil = there are only
+	// separate holds.
+	owner *owner
 	// shared means that several requests may hold the lock together: after a success
 	// the next waiter is woken, too, and a request first tries without a queue.
 	shared bool
@@ -115,6 +118,7 @@ type request struct {
 	ticket int64
 
 	began    time.Time
+	acquired <-chan struct{} // of the owner, since the last attempt
 	attempts int
 	held     error   // last refusal; nil = none yet
 	current  attempt // attempt in progress
@@ -143,18 +147,22 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	if b.opts.Wait.Poll > 0 {
 		return b.poll(ctx, r)
 	}
-	channel := b.protocol.channel()
-	if r.shared && !b.client.localQueues.busy(channel) {
-		if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
-			return lease, err
+	for channel := b.protocol.channel(); ; {
+		acquired := r.owner.nextAcquire() // before holdsAny: no acquire is missed in between
+		if r.owner.holdsAny() || r.shared && !b.client.localQueues.busy(channel) {
+			if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
+				return lease, err
+			}
+		}
+		local, err := b.client.localQueues.enter(ctx, b.client, channel, acquired)
+		if err != nil {
+			return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
+		}
+		if local != nil {
+			defer b.client.localQueues.leave(local)
+			return b.waitAndAcquire(ctx, r, local)
 		}
 	}
-	local, err := b.client.localQueues.enter(ctx, b.client, channel)
-	if err != nil {
-		return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
-	}
-	defer b.client.localQueues.leave(local)
-	return b.waitAndAcquire(ctx, r, local)
 }
 
 // withHolder adds the last seen holder to the error of a wait that ended with ctx. The

@@ -245,7 +245,7 @@ type core struct {
 	alive     context.Context // ends with shutDown
 	stop      context.CancelFunc
 	notifier  notifier
-	writers   waitingWriters // waiting writers of read/write locks
+	writers   writersByKey   // waiting writers of read/write locks
 	workers   sync.WaitGroup // goroutines that run until alive ends
 
 	// Every call writes the following fields. They come last, so that they share no

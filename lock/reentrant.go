@@ -2,7 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -39,10 +39,9 @@ var _ Locker = (*Reentrant)(nil)
 // Reentrant returns a new owner of the lock with that name. It sends nothing. Lock and
 // TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
-	return &Reentrant{
-		base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.core, key, o.Fence)),
-		held: currentHold{attempts: semaphore.NewWeighted(1)},
-	}
+	r := &Reentrant{base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.core, key, o.Fence))}
+	newOwner(&r.held)
+	return r
 }
 
 // TryLock implements [Locker].
@@ -52,22 +51,61 @@ func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
 
 // Lock implements [Locker]. The owner never waits for itself.
 func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
-	if r.held.get() != nil { // the owner must not queue behind goroutines that wait for it
-		lease, err := r.TryLock(ctx)
-		if !errors.Is(err, ErrHeld) {
-			return lease, err
-		}
-	}
-	return r.lock(ctx, &request{try: r.attempt})
+	return r.lock(ctx, &request{try: r.attempt, owner: r.held.owner})
 }
 
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquireOnce(ctx, req) })
 }
 
+// owner is what the holds of one owner share: one hold, or one per side of an [RW].
+type owner struct {
+	attempts *semaphore.Weighted // admits one attempt at a time
+	holds    []*currentHold
+
+	mu       sync.Mutex
+	acquired chan struct{} // closed by the next acquire; nil = no goroutine waits for it
+}
+
+func newOwner(holds ...*currentHold) {
+	o := &owner{attempts: semaphore.NewWeighted(1), holds: holds}
+	for _, h := range holds {
+		h.owner = o
+	}
+}
+
+// holdsAny reports whether the owner holds the lock, or a side of it. A nil owner holds none.
+func (o *owner) holdsAny() bool {
+	return o != nil && slices.ContainsFunc(o.holds, func(c *currentHold) bool { return c.get() != nil })
+}
+
+// nextAcquire returns a channel that is closed when the owner acquires the lock the next
+// time: then its other goroutines need not wait. That of a nil owner is never closed.
+func (o *owner) nextAcquire() <-chan struct{} {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.acquired == nil {
+		o.acquired = make(chan struct{})
+	}
+	return o.acquired
+}
+
+// wake closes the channel of nextAcquire.
+func (o *owner) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.acquired != nil {
+		close(o.acquired)
+		o.acquired = nil
+	}
+}
+
 // currentHold is the hold that an owner may enter again.
 type currentHold struct {
-	attempts *semaphore.Weighted // admits one attempt of the owner at a time
+	owner *owner
 
 	mu   sync.Mutex
 	hold *hold // nil = none is known
@@ -86,17 +124,18 @@ func (c *currentHold) get() *hold {
 func (c *currentHold) set(h *hold) {
 	h.order = semaphore.NewWeighted(1)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.hold = h
+	c.mu.Unlock()
+	c.owner.wake()
 }
 
 // enterOrAcquire enters the hold again or, without one, calls acquire. key is the name
 // of the lock.
 func (c *currentHold) enterOrAcquire(ctx context.Context, key string, r *request, acquire func() (*hold, error)) (*Lease, error) {
-	if err := c.attempts.Acquire(ctx, 1); err != nil {
+	if err := c.owner.attempts.Acquire(ctx, 1); err != nil {
 		return nil, describe("acquire", key, err)
 	}
-	defer c.attempts.Release(1)
+	defer c.owner.attempts.Release(1)
 	if h := c.get(); h != nil {
 		lease, err := h.enterAgain(ctx, r)
 		if err == nil || h.valid() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -124,20 +125,35 @@ func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 	})
 }
 
-// The owner does not wait behind goroutines of its process that wait for it.
+// The owner does not wait behind goroutines of its process that wait for it, also if it waited
+// before it acquired the lock, or acquires it without a message.
 func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		owner := c.Reentrant("orders", lock.Options{})
-		first := r.lock(owner)
-		waiter := passAsync(c.Reentrant("orders", lock.Options{}))
-		time.Sleep(time.Second)
-		short := r.soon(time.Second)
-		second := check.Must(owner.Lock(short))(r)
-		r.must(second.Unlock(ctx))
-		r.must(first.Unlock(ctx))
-		r.must(<-waiter)
-	})
+	for _, kind := range []string{"reentrant", "writer"} {
+		for _, found := range []bool{false, true} {
+			sub(t, fmt.Sprint(kind, found), inBubble, func(r *rig) {
+				c := r.client(lock.Config{})
+				first, owner := r.lock(kinds[kind](r.near(), "orders", lock.Options{})), kinds[kind](c, "orders", lock.Options{})
+				var waiting []*await
+				for _, l := range []lock.Locker{owner, kinds[kind](c, "orders", lock.Options{}), owner} {
+					waiting = append(waiting, lockAsync(ctx, l))
+					time.Sleep(time.Millisecond)
+				}
+				if found {
+					r.must(r.rdb.Del(ctx, "orders").Err())
+					r.locked(owner)
+				} else {
+					r.must(first.Unlock(ctx))
+				}
+				released := time.Now()
+				for _, a := range []*await{waiting[0], waiting[2], lockAsync(ctx, owner)} {
+					synctest.Wait()
+					check.Require(r, a.over(), "the owner waits for itself")
+					r.must(a.err)
+				}
+				check.AtMost(r, time.Since(released), 0, "the owner entered after")
+			})
+		}
+	}
 }
 
 func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {

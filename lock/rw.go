@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"locktop/lock/internal/transport"
 )
 
@@ -73,11 +71,12 @@ type rwSide struct {
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) RW(key string, o Options) *RW {
 	reader, writer := newRWProtocol(c.core, key, readMode, o.Fence), newRWProtocol(c.core, key, writeMode, o.Fence)
-	attempts := semaphore.NewWeighted(1) // of both sides
-	return &RW{
-		reader: rwSide{base: c.newBase(key, o, reader), rwProtocol: reader, held: currentHold{attempts: attempts}},
-		writer: rwSide{base: c.newBase(key, o, writer), rwProtocol: writer, held: currentHold{attempts: attempts}},
+	rw := &RW{
+		reader: rwSide{base: c.newBase(key, o, reader), rwProtocol: reader},
+		writer: rwSide{base: c.newBase(key, o, writer), rwProtocol: writer},
 	}
+	newOwner(&rw.reader.held, &rw.writer.held)
+	return rw
 }
 
 // Reader returns the side that many owners hold together.
@@ -94,11 +93,6 @@ func (rw *RW) Validate() error { return rw.writer.Validate() }
 // Writer returns the side that one owner holds alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 
-// holdsAny reports whether the owner holds either side.
-func (rw *RW) holdsAny() bool {
-	return rw.reader.held.get() != nil || rw.writer.held.get() != nil
-}
-
 // rwReader is the read side of an owner.
 type rwReader struct{ *RW }
 
@@ -107,12 +101,7 @@ func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
-	if rw.holdsAny() { // the owner must not queue behind goroutines that wait for it
-		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
-			return lease, err
-		}
-	}
-	return rw.reader.lock(ctx, &request{try: rw.attempt, shared: true})
+	return rw.reader.lock(ctx, &request{try: rw.attempt, owner: rw.reader.held.owner, shared: true})
 }
 
 // attempt asks once. A waiting reader that has not asked before, but waited behind another
@@ -163,47 +152,42 @@ func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
 // Lock implements [Locker]. While it waits, its own claim or that of a writer before it
 // keeps new readers and other writers out.
 func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
-	if rw.holdsAny() { // the owner must not queue behind goroutines that wait for it
-		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
-			return lease, err
-		}
-	}
-	r := &request{try: rw.tryWaiting, noHandOver: true}
 	writers := &rw.writer.client.writers
-	writers.add(rw.writer.key)
-	lease, err := rw.writer.lock(ctx, r)
-	writers.remove(rw.writer.key, func() {
-		if err != nil && r.attempts > 0 {
+	writers.update(rw.writer.key, func(w *waitingWriters) { w.waiting++ })
+	defer writers.update(rw.writer.key, func(w *waitingWriters) {
+		w.waiting--
+		if w.waiting == 0 && w.claimed {
 			rw.withdraw()
 		}
 	})
-	return lease, err
+	return rw.writer.lock(ctx, &request{try: rw.tryWaiting, owner: rw.writer.held.owner, noHandOver: true})
 }
 
-// waitingWriters counts the waiting writers of a process by key. They share one claim.
+// waitingWriters are the waiting writers of a process for one key. They share one claim.
 type waitingWriters struct {
+	waiting int
+	claimed bool // the process may have the claim, or be registered
+}
+
+// writersByKey are the waiting writers of a process. Without an entry there are none.
+type writersByKey struct {
 	mu    sync.Mutex
-	byKey map[string]int
+	byKey map[string]*waitingWriters
 }
 
-func (w *waitingWriters) add(key string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byKey == nil {
-		w.byKey = make(map[string]int)
+// update changes the entry of a key. No other change comes in between.
+func (all *writersByKey) update(key string, change func(*waitingWriters)) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.byKey == nil {
+		all.byKey = make(map[string]*waitingWriters)
 	}
-	w.byKey[key]++
-}
-
-// remove removes one writer. After the last one it calls withdraw, before a new one
-// can be added.
-func (w *waitingWriters) remove(key string, withdraw func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.byKey[key]--
-	if w.byKey[key] == 0 {
-		delete(w.byKey, key)
-		withdraw()
+	if all.byKey[key] == nil {
+		all.byKey[key] = new(waitingWriters)
+	}
+	change(all.byKey[key])
+	if all.byKey[key].waiting == 0 {
+		delete(all.byKey, key)
 	}
 }
 
@@ -228,10 +212,19 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
+		note := func(claimed bool) {
+			if claimID != "" {
+				rw.writer.client.writers.update(rw.writer.key, func(w *waitingWriters) { w.claimed = claimed })
+			}
+		}
+		note(true)
 		for {
 			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
 				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl, r.queue)
 			})
+			if err == nil {
+				note(false)
+			}
 			if !mustRetry(err) {
 				return h, err
 			}

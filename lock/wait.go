@@ -52,7 +52,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 			held, backoff = err, minBackoff
 		}
 		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
-		if err = b.waitForWake(ctx, w.wakeup); err != nil {
+		if err = b.waitForWake(ctx, w.wakeup, r.acquired); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
 		}
@@ -65,7 +65,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
-	if err != nil && r.registrar != nil {
+	if r.registrar != nil && (err != nil || lease.Token() != r.token) {
 		r.registrar.giveUp(r.token)
 		r.token, r.registrar = "", nil
 	}
@@ -106,16 +106,18 @@ func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *
 		r.registrar = p
 		queue.setToken(w, r.token)
 	}
+	r.acquired = r.owner.nextAcquire()
 	return r.try(ctx, r)
 }
 
-// waitForWake waits until wakeup is ready, and returns nil. It returns an error if ctx
-// has ended or the client was closed, even if wakeup is ready.
-func (b *base) waitForWake(ctx context.Context, wakeup chan struct{}) error {
+// waitForWake waits until wakeup is ready or acquired is closed, and returns nil. It returns
+// an error if ctx has ended or the client was closed, even if wakeup is ready.
+func (b *base) waitForWake(ctx context.Context, wakeup, acquired <-chan struct{}) error {
 	closing, done := b.client.closing()
 	defer done()
 	select {
 	case <-wakeup:
+	case <-acquired:
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
@@ -188,8 +190,9 @@ type localQueue struct {
 	waitQueue *waitQueue
 }
 
-// enter waits until the caller may proceed, ctx ends or c is closed.
-func (l *localQueues) enter(ctx context.Context, c *Client, channel string) (*localQueue, error) {
+// enter waits until the caller may proceed, ctx ends or c is closed. It returns nil if
+// acquired is closed before that.
+func (l *localQueues) enter(ctx context.Context, c *Client, channel string, acquired <-chan struct{}) (*localQueue, error) {
 	q, ready := l.add(channel)
 	if ready == nil {
 		return q, nil
@@ -199,6 +202,7 @@ func (l *localQueues) enter(ctx context.Context, c *Client, channel string) (*lo
 	select {
 	case <-ready:
 		return q, nil
+	case <-acquired:
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
