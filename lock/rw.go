@@ -16,6 +16,7 @@ var (
 	rwExtend   = newScript("rw_common", "rw_extend")
 	rwRelease  = newScript("waiters_common", "tell", "waiters_release", "rw_common", "rw_next", "rw_release")
 	rwWithdraw = newScript("waiters_common", "tell", "waiters_release", "rw_common", "rw_next", "rw_withdraw")
+	rwForget   = newScript("rw_common", "rw_forget")
 	rwPeek     = newScript("rw_common", "rw_peek")
 )
 
@@ -101,7 +102,12 @@ func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
-	return rw.reader.lock(ctx, &request{try: rw.attempt, owner: rw.reader.held.owner, shared: true})
+	r := &request{try: rw.attempt, owner: rw.reader.held.owner, shared: true}
+	lease, err := rw.reader.lock(ctx, r)
+	if err != nil && r.ticket > 0 {
+		rw.reader.rwProtocol.forget(r.ticket)
+	}
+	return lease, err
 }
 
 // attempt asks once. A waiting reader that has not asked before, but waited behind another
@@ -284,6 +290,13 @@ func newRWProtocol(c *core, key string, mode rwMode, fence bool) *rwProtocol {
 // not; noTicket = it does not wait.
 func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, entries int, ownWriteToken string, ticket int64) *call {
 	return rwRead.send(ctx, p.transport, p.keys, string(readMode), token, ttl.Milliseconds(), entries, ownWriteToken, ticket)
+}
+
+// forget ends the wait of a reader that was refused, in the background.
+func (p *rwProtocol) forget(ticket int64) {
+	c := p.writers.core
+	request := rwForget.send(c.alive, p.transport, p.keys[:1], string(readMode), "", ticket, p.readerChannel)
+	c.tasks.spawn(func() { _, _ = request.wait(c.alive) })
 }
 
 // write asks for the write side. If it is refused and claimID is not empty, a claim

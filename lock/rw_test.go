@@ -589,25 +589,40 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 	})
 }
 
-// Readers that died while they waited cost the next writer 0.1 s.
+// Readers that died while they waited cost the next writer 0.1 s, and readers that gave up
+// nothing. Readers that still wait go first.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		near := r.near()
-		write := r.locked(near.RW("prices", lock.Options{}).Writer())
-		doomed, kill := context.WithCancel(ctx)
-		reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
-		r.until("the reader to wait", func() bool { return r.field("prices", "s") != "" })
-		next := lockAsync(ctx, near.RW("prices", lock.Options{}).Writer())
-		time.Sleep(time.Second)
-		r.link.Freeze()
-		began := time.Now()
-		r.must(write.Unlock(ctx))
-		lease := r.won(next)
-		check.Between(r, time.Since(began), 90*time.Millisecond, 110*time.Millisecond, "the next writer entered after")
-		kill()
-		<-reader.done
-		r.must(lease.Unlock(ctx))
-	})
+	for name, cost := range map[string]time.Duration{"dead": 100 * time.Millisecond, "gave up": 0, "one gave up": time.Second} {
+		sub(t, name, inBubble, func(r *rig) {
+			near := r.near()
+			write := r.locked(near.RW("prices", lock.Options{}).Writer())
+			doomed, kill := context.WithCancel(ctx)
+			defer kill()
+			if name == "one gave up" {
+				patient, _ := r.process("patient")
+				reader := lockAsync(ctx, patient.RW("prices", lock.Options{}).Reader())
+				time.Sleep(time.Millisecond)
+				time.AfterFunc(3*time.Second, func() { r.must(r.won(reader).Unlock(ctx)) })
+			}
+			reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
+			r.until("the reader to wait", func() bool { return r.field("prices", "s") != "" })
+			next := lockAsync(ctx, near.RW("prices", lock.Options{}).Writer())
+			time.Sleep(time.Second)
+			if name == "dead" {
+				r.link.Freeze()
+			} else {
+				kill()
+			}
+			time.Sleep(time.Second)
+			began := time.Now()
+			r.must(write.Unlock(ctx))
+			lease := r.won(next)
+			check.Between(r, time.Since(began), cost, cost+10*time.Millisecond, "the next writer entered after")
+			kill()
+			<-reader.done
+			r.must(lease.Unlock(ctx))
+		})
+	}
 }
 
 // A writer that has crashed has left, too: the readers that it kept waiting go first,
