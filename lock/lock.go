@@ -95,7 +95,7 @@ type Options struct {
 	// not apply to a [Fair] lock.
 	Wait Wait
 	// Fence enables fencing tokens: see [Lease.Fence]. The counter is a separate key
-	// without expiry. It does not apply to an [All].
+	// without expiry. It does not apply to an [All] or a [Semaphore].
 	Fence bool
 	// Replicas is the number of replicas that must confirm the lock before it counts
 	// as acquired. If fewer confirm within ReplicaTimeout, the lock is released and

@@ -18,9 +18,10 @@ var (
 )
 
 // Semaphore is a lock with a limited number of holders. Each Lock and TryLock acquires a
-// permit of its own, also for a client that has one: with its own token, deadline,
-// renewal and fence. A holder that dies keeps one permit until the TTL of this permit
-// has passed. The other permits are not affected. A Semaphore limits how many holders
+// permit of its own, also for a client that has one: with its own token, deadline
+// and renewal. A holder that dies keeps one permit until the TTL of this permit has
+// passed. The other permits are not affected. Holders at the same time have no order, so
+// there are no fences: a resource would refuse all holders but the last. A Semaphore limits how many holders
 // there are at the same time, not how many acquire it per second.
 //
 // On the server it is a sorted set of the permits with their deadlines, and with the
@@ -44,13 +45,14 @@ var _ Locker = (*Semaphore)(nil)
 // higher acquires permits up to its own. A limit that was stored by
 // [Semaphore.SetLimit] counts instead of limit.
 func (c *Client) Semaphore(key string, limit int, o Options) *Semaphore {
-	p := newScriptProtocol(semaphoreScripts, c.core, key, o.Fence)
+	p := newScriptProtocol(semaphoreScripts, c.core, key, false)
 	stored := companionKey(key, "limit")
 	if p.broadcast {
 		stored = ""
 	}
 	p.acquireArgs, p.releaseArgs = []any{limit, stored}, []any{limit}
 	b := c.newBase(key, o, p)
+	b.refuse("Fence", o.Fence, "a semaphore")
 	b.argErr = cmp.Or(b.argErr, checkLimit(limit))
 	return &Semaphore{b, p, limit, stored}
 }

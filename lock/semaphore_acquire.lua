@@ -1,5 +1,4 @@
 -- semaphore_acquire: acquire a permit if one is free; else a waiter registers.
--- KEYS[2]  fence counter; absent if the permits are not fenced
 -- ARGV[1]  token of this attempt
 -- ARGV[2]  time to live, ms
 -- ARGV[3]  limit of the caller
@@ -8,9 +7,8 @@
 -- ARGV[5…] of a waiter: see waiters_acquire. Two more letters: m if the waiter must wake
 --          the next one if permits are left, c if PUBLISH returns the number of
 --          subscribers
--- Returns the fencing token (0 without a fence) if the token has a permit now. A waiter
--- gets {fencing token, next, ms until the nearest deadline}. next is the
--- token to which a permit was handed, 3 if a waiter of the caller's process must try, or
+-- Returns 0 if the token has a permit now. A waiter
+-- gets {0, next, ms until the nearest deadline}. next is the token to which a permit was handed, 3 if a waiter of the caller's process must try, or
 -- else 1.
 -- Otherwise returns {token of the permit whose deadline makes one free, the ms until
 -- then} and, if the waiter has registered, its ticket, the number of members before it,
@@ -19,7 +17,6 @@
 -- other: the waiters before it may have got their permits meanwhile, and a member that is
 -- the first now learns this only by asking.
 -- Repeating the call with the same token is harmless: the token keeps its permit.
--- If the counter cannot be increased, the call fails and writes nothing.
 local last, old = ends()
 if old == false then
   return not_a_lock
@@ -43,7 +40,6 @@ else
   return reply
 end
 
-local fence = KEYS[2] and redis.call('INCR', KEYS[2]) or 0
 store(ARGV[1], ARGV[2], limit, last, old)
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 if tonumber(first[2]) <= now then
@@ -52,7 +48,7 @@ if tonumber(first[2]) <= now then
 end
 local registered = acquired(5)
 if not ARGV[5] then
-  return fence
+  return 0
 end
 local next = 1
 if in_use < tonumber(limit) and ARGV[9] and not registered then
@@ -67,4 +63,4 @@ elseif in_use < tonumber(limit) and string.find(ARGV[8], 'm') then
   end
 end
 local _, nearest = permit(0)
-return {fence, next, nearest}
+return {0, next, nearest}

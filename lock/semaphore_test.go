@@ -77,7 +77,7 @@ func (r *rig) acquires() int {
 func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c, other := r.client(lock.Config{}), r.client(lock.Config{})
-		o := lock.Options{Fence: true}
+		o := lock.Options{}
 		leases := append(r.acquired(c.Semaphore("orders", 3, o), 2), r.locked(other.Semaphore("orders", 3, o)))
 		held := r.heldBy(other.Semaphore("orders", 3, o))
 		check.True(r, held.Token == leases[0].Token() && held.TTL > 9*time.Second && held.TTL <= 10*time.Second,
@@ -85,16 +85,13 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 		if holder, err := c.Semaphore("orders", 3, o).Holder(ctx); err != nil || holder.Token != leases[0].Token() {
 			r.Errorf("the holder is %v, %v", holder, err)
 		}
-		for i, lease := range leases {
-			check.Equal(r, lease.Fence(), int64(i)+1, "permit %d has the fence", i+1)
-		}
 		members := r.rdb.ZRange(ctx, "orders", 0, -1).Val()
 		check.True(r, len(members) == 4 && members[3] == "locktop-limit:3", "the key has %q", members)
 		r.must(leases[1].Unlock(ctx))
 		leases[1] = r.locked(other.Semaphore("orders", 3, o))
 		r.refused(c.Semaphore("orders", 3, o))
 		r.unlockAll(leases...)
-		check.DeepEqual(r, r.rdb.Keys(ctx, "*").Val(), []string{"{orders}:fence"}, "the server has")
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left")
 	})
 }
 
@@ -435,7 +432,7 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 // When memory is full, a permit is handed over, and a new limit is refused.
 func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{Fence: true})
+		s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{})
 		leases := r.acquired(s, 2)
 		token := "late~" + leases[0].Token()[len(leases[0].Token())-36:]
 		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: token}).Err())
@@ -533,7 +530,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 				for i := range uint64(clients) {
 					all.Go(func() {
 						random := rand.New(rand.NewPCG(seed, 100*p+i+10))
-						o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
+						o := lock.Options{TTL: time.Second << random.IntN(3)}
 						s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
 						for life.Err() == nil {
 							short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
@@ -563,7 +560,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			keys := r.rdb.Keys(ctx, "*").Val()
-			check.True(r, len(keys) == 1 && most >= limit, "left behind: %q; at most %d holders were inside", keys, most)
+			check.True(r, len(keys) == 0 && most >= limit, "left behind: %q; at most %d holders were inside", keys, most)
 			r.Logf("%d acquisitions", acquired)
 		})
 	}
@@ -580,10 +577,9 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 		semaphores := make([]*lock.Semaphore, processes)
 		for i := range semaphores {
 			c, _ := r.process(fmt.Sprint("p", i))
-			semaphores[i] = c.Semaphore("orders", limit, lock.Options{TTL: time.Minute, Fence: true})
+			semaphores[i] = c.Semaphore("orders", limit, lock.Options{TTL: time.Minute})
 		}
 		var inside, most, total atomic.Int64
-		var fences sync.Map
 		began, sampled := time.Now(), 0
 		for round := range rounds {
 			var all sync.WaitGroup
@@ -601,8 +597,6 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 						}
 						total.Add(1)
-						_, twice := fences.LoadOrStore(lease.Fence(), true)
-						check.False(r, twice, "fence %d twice", lease.Fence())
 						runtime.Gosched()
 						inside.Add(-1)
 						r.must(lease.Unlock(ctx))

@@ -68,6 +68,7 @@ func Locker(c *lock.Client, q *lock.Quorum, kind, owner string, n int, o lock.Op
 	case "writer":
 		return c.RW(key, o).Writer(), key
 	case "semaphore":
+		o.Fence = false
 		return c.Semaphore(key, Permits, o), key
 	case "all":
 		o.Fence = false
