@@ -38,7 +38,6 @@ type Spec struct {
 	attempts map[string]*Attempted // by owner
 	waits    []*Wait
 	fences   map[string]int64 // the largest by key
-	permits  map[string]bool  // fences of permits, with their keys
 	deleted  map[string]int   // how often a key was deleted on purpose
 }
 
@@ -96,7 +95,7 @@ const Forever = time.Duration(math.MaxInt64)
 // Attempt records that an attempt of an owner begins, whose tokens begin with the owner and "~".
 func (s *Spec) Attempt(owner string, a Attempted) {
 	if s.attempts == nil {
-		s.attempts, s.fences, s.permits, s.deleted = map[string]*Attempted{}, map[string]int64{}, map[string]bool{}, map[string]int{}
+		s.attempts, s.fences, s.deleted = map[string]*Attempted{}, map[string]int64{}, map[string]int{}
 	}
 	a.before = s.deletions(a.Keys)
 	s.attempts[owner] = &a
@@ -121,7 +120,6 @@ func (s *Spec) Deleted(counters bool, keys ...string) {
 		}
 		if counters {
 			delete(s.fences, key)
-			clear(s.permits)
 		}
 		for _, g := range s.grants {
 			g.Lost = g.Lost || slices.Contains(g.Keys, key)
@@ -148,18 +146,9 @@ func (s *Spec) Granted(g *Grant) (broken []string) {
 	return append(broken, s.checkTogether(g.Keys...)...)
 }
 
-// checkFence checks the fence of a new grant. The holders of permits learn of theirs in any order.
+// checkFence checks the fence of a new grant.
 func (s *Spec) checkFence(g *Grant) []string {
 	key := g.Keys[0]
-	if g.Limit > 1 {
-		fence := fmt.Sprint(key, " ", g.Fence)
-		again := s.permits[fence]
-		s.permits[fence] = true
-		if again {
-			return []string{fmt.Sprintf("two permits have the fence %s", fence)}
-		}
-		return nil
-	}
 	last := s.fences[key]
 	s.fences[key] = max(g.Fence, last)
 	if g.Fence <= last {
