@@ -15,12 +15,16 @@ if foreign(f[1]) then
   return not_a_lock
 end
 
+if ticket > now then -- the clock was set back since then
+  ticket = 1
+end
+
 local function refused(who, deadline)
   if ticket < 0 then
     return {who, deadline - now}
   end
-  local since = ticket > 0 and ticket or now
-  if tonumber(f[4] or 0) < since then
+  local since, last = ticket > 0 and ticket or now, tonumber(f[4] or 0)
+  if last < since or last > now then
     redis.pcall('HSET', key, 's', since)
   end
   return {who, deadline - now, since}

@@ -156,6 +156,41 @@ func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 	})
 }
 
+// Who waits when the server's clock is set back does not wait behind all that come later.
+func TestAClockThatIsSetBackStarvesNoWaiter(t *testing.T) {
+	for kind, against := range map[string]string{"mutex": "mutex", "semaphore": "semaphore", "writer": "writer", "reader": "writer"} {
+		sub(t, kind, inBubble, func(r *rig) {
+			o := lock.Options{TTL: time.Hour}
+			lease := r.locked(kinds[against](r.near(), "orders", o))
+			c, _ := r.process("patient")
+			patient := lockAsync(ctx, kinds[kind](c, "orders", o))
+			time.Sleep(time.Second)
+			var passed atomic.Int64
+			var all sync.WaitGroup
+			all.Go(func() {
+				for ; !patient.over(); time.Sleep(time.Millisecond) {
+					r.embedded.SetTime(time.Now().Add(-20 * time.Second))
+				}
+			})
+			for i := range 3 {
+				c, _ := r.process(fmt.Sprint("greedy", i))
+				all.Go(func() {
+					for !patient.over() && passed.Add(1) < 200 {
+						lease := r.lock(kinds[against](c, "orders", o))
+						time.Sleep(3 * time.Millisecond)
+						r.must(lease.Unlock(ctx))
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			r.must(lease.Unlock(ctx))
+			r.must(r.won(patient).Unlock(ctx))
+			check.AtMost(r, passed.Load(), 20, "the waiter was passed over")
+			all.Wait()
+		})
+	}
+}
+
 // A greedy client acquires the lock again right after each release, before the woken
 // process can. When it has come too late nine times, the lock is handed to that process. The
 // fences grow all the time. So it is for an All that finds another key free.

@@ -1,6 +1,6 @@
 // Package server runs the Redis servers that locktop starts: an embedded server in this
-// process, and redis-server processes. They listen
-// only on the loopback interface, keep no data afterwards, and end with their owner.
+// process, and redis-server processes. They listen only on the loopback interface, keep
+// no data afterwards, and end with their owner.
 //
 // The embedded server needs no installation and runs in a testing/synctest bubble.
 // But it is slow and has no roles, no INFO and no keyspace notifications, so tests of
@@ -15,6 +15,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
@@ -39,8 +40,7 @@ type Embedded struct {
 	ifEqual bool // KnowIfEqual was called
 }
 
-// pipedAddr is the address of a server without a listener. It must be an IP literal,
-// because a client would resolve a name. No client connects to it.
+// pipedAddr stands for the address of a server without a listener: no name, which a client resolves.
 const pipedAddr = "127.0.0.1:1"
 
 // StartEmbedded starts a server on a free loopback port.
@@ -52,9 +52,8 @@ func StartEmbedded() (*Embedded, error) {
 	return &Embedded{redis: m, addr: m.Addr()}, nil
 }
 
-// NewPiped returns a server without a port: clients connect by Dial. It is for a
-// synctest bubble, where open sockets stop the clock. Create and close it inside the
-// bubble.
+// NewPiped returns a server without a port: clients connect by Dial. It is for a synctest
+// bubble, where open sockets stop the clock. Create and close it inside the bubble.
 func NewPiped() *Embedded {
 	return &Embedded{redis: newMiniredis(), addr: pipedAddr}
 }
@@ -65,12 +64,11 @@ func newMiniredis() *miniredis.Miniredis {
 	return m
 }
 
-// Addr returns the server's address as host:port. For a piped server it is a
-// placeholder for the options of a client with Dial.
+// Addr returns the server's host:port; of a piped one a placeholder for the options of a client.
 func (e *Embedded) Addr() string { return e.addr }
 
-// Dial connects to the server inside the process and ignores network and addr. It is
-// a dialer for a client's options. After Close it returns net.ErrClosed.
+// Dial connects to the server inside the process and is for a client's options. After Close it
+// returns net.ErrClosed.
 func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -89,6 +87,9 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	return e.bufferedPipe(conn), nil
 }
+
+// SetTime stops the server's clock at t.
+func (e *Embedded) SetTime(t time.Time) { e.redis.SetTime(t) }
 
 // KnowIfEqual makes a piped server execute SET key new IFEQ old PX ms, in this order of
 // the arguments, like Redis 8.4 and Valkey 8.1. Call it before Dial.
@@ -130,7 +131,6 @@ func (e *Embedded) Close() {
 // still writes a long pipeline and a server that already answers wait for each other
 // forever. Without a buffer for the replies, a client that does not read keeps the
 // server waiting with a mutex locked, which stops the clock of a synctest bubble.
-//
 // As with a socket, bytes from before the close still arrive.
 func (e *Embedded) bufferedPipe(far net.Conn) net.Conn {
 	near, ours := net.Pipe()
