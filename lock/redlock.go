@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -136,19 +135,18 @@ func (l *Lease) Votes() []Vote {
 // NoQuorumError says which nodes did not take part in a decision. It matches
 // [ErrNoQuorum] and the errors of these nodes.
 type NoQuorumError struct {
-	Key    string
-	Needed int    // nodes that make a quorum
-	Votes  []Vote // by node; without Held and Err: not asked, or not waited for
+	Key      string
+	TookPart int    // nodes that took part in the decision
+	Needed   int    // nodes that make a quorum
+	Votes    []Vote // by node, now; without Held and Err: not asked, or not waited for
 }
 
 func (e *NoQuorumError) Error() string {
-	failures := e.failures()
-	var words []string
-	for _, v := range failures {
-		words = append(words, fmt.Sprintf("%s: %v", v.Addr, v.Err))
+	words := fmt.Sprintf("%v: %d of %d nodes took part, and %d are needed", ErrNoQuorum, e.TookPart, len(e.Votes), e.Needed)
+	for i, v := range e.failures() {
+		words += fmt.Sprintf("%c %s: %v", ":;"[min(i, 1)], v.Addr, v.Err)
 	}
-	return fmt.Sprintf("%v: %d of %d nodes are out, and %d are needed: %s",
-		ErrNoQuorum, len(failures), len(e.Votes), e.Needed, strings.Join(words, "; "))
+	return words
 }
 
 // Unwrap returns ErrNoQuorum and the errors of the nodes that did not take part.
@@ -295,14 +293,16 @@ func (a *redlockAttempt) votes() []Vote {
 
 // ballot counts the nodes that have done what a round asks for, and those without a copy.
 type ballot struct {
-	round *round
-	done  int
-	gone  int
-	lost  any // the reply if too few nodes have a copy
+	round    *round
+	done     int
+	gone     int
+	lost     any  // the reply if too few nodes have a copy
+	releases bool // it is done also if a majority has no copy now
 }
 
 // wait implements [future]. The lock is lost once too few nodes have a copy. If nodes only
-// do not answer, a later request may succeed.
+// do not answer, a later request may succeed. A lock is free if too few nodes may have a copy,
+// although it is not known whether it was lost before.
 func (b *ballot) wait(ctx context.Context) (any, error) {
 	set := b.round.attempt.redlock.set
 	done := func() bool { return b.done >= set.majority() }
@@ -311,12 +311,12 @@ func (b *ballot) wait(ctx context.Context) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case done():
-		return int64(1), nil
-	case lost():
+	case lost() && !done():
 		return b.lost, nil
+	case done() || b.releases && b.done+b.gone >= set.majority():
+		return int64(1), nil
 	}
-	return nil, b.round.noQuorumError()
+	return nil, b.round.noQuorumError(b.done)
 }
 
 // extension extends the copies of an attempt. It succeeds if a quorum of nodes had
@@ -343,7 +343,7 @@ type releaseRound struct {
 
 // newReleaseRound sends the release to every node that may have a copy.
 func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *releaseRound {
-	r := &releaseRound{channel: channel, expiresBy: expiresBy}
+	r := &releaseRound{ballot: ballot{releases: true}, channel: channel, expiresBy: expiresBy}
 	r.round = a.newRound(r, len(a.states))
 	first, others := a.wakeCmd(channel), a.releaseCmd(channel)
 	first.afterReply, others.afterReply = r.retryUntilExpired, r.retryUntilExpired

@@ -227,7 +227,7 @@ func (r *acquireRound) decided() bool {
 func (r *acquireRound) outcome() (any, error) {
 	set := r.attempt.redlock.set
 	if r.results.inState(failed) > len(set.nodes)-set.majority() {
-		return nil, r.round.noQuorumError()
+		return nil, r.round.noQuorumError(r.results.inState(granted, heldByOther, free))
 	}
 	token, ttl := r.results.holder(set.majority())
 	return []any{token, ttl.Milliseconds()}, nil
@@ -256,7 +256,7 @@ func (r *acquireRound) raiseFence(ctx context.Context) error {
 		return err
 	}
 	if !enough() {
-		return round.noQuorumError()
+		return round.noQuorumError(raise.raised)
 	}
 	return nil
 }

@@ -140,15 +140,31 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.freeze(0, 1, 2)
-		began := time.Now()
-		err := lease.Unlock(ctx)
-		took := time.Since(began)
-		check.False(r, r.tooLate(took, 2*r.nodeTimeout()), "Unlock took %v", took)
-		check.ErrorIs(r, err, lock.ErrNoQuorum)
-		r.resume(0, 1, 2)
-		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
+		for _, c := range []struct {
+			frozen, emptied []int
+			said            string // "" = the lock is free
+		}{
+			{[]int{0, 1, 2}, nil, "no quorum: 2 of 5 nodes took part, and 3 are needed: "},
+			{[]int{2}, []int{3, 4}, ""},
+		} {
+			lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
+			for _, i := range c.emptied {
+				r.must(r.rdbs[i].Del(ctx, "orders").Err())
+			}
+			r.freeze(c.frozen...)
+			began := time.Now()
+			err := lease.Unlock(ctx)
+			took := time.Since(began)
+			check.False(r, r.tooLate(took, 2*r.nodeTimeout()), "Unlock took %v", took)
+			if c.said == "" {
+				r.must(err)
+				r.must(r.locked(q.As("b").Redlock("orders", lock.Options{})).Unlock(ctx))
+			} else {
+				check.True(r, errors.Is(err, lock.ErrNoQuorum) && strings.Contains(err.Error(), c.said), "got %v", err)
+			}
+			r.resume(c.frozen...)
+			r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
+		}
 	})
 }
 

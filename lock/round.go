@@ -173,10 +173,10 @@ func (r *round) wrapErr(err error) error {
 	return err
 }
 
-// noQuorumError returns the error of a round that too few nodes answered.
-func (r *round) noQuorumError() error {
+// noQuorumError returns the error of a round in which only so many nodes took part.
+func (r *round) noQuorumError(tookPart int) error {
 	k := r.attempt.redlock
-	return &NoQuorumError{Key: k.key, Needed: k.set.majority(), Votes: r.attempt.votes()}
+	return &NoQuorumError{Key: k.key, TookPart: tookPart, Needed: k.set.majority(), Votes: r.attempt.votes()}
 }
 
 // nodeCommand is a command of a round, the same for each node.
