@@ -338,18 +338,26 @@ const (
 	maxUndoPause = time.Second
 )
 
-// undo releases a lock whose acquire has an unknown outcome. It sends the first
-// release, behind the acquire, before it returns. In the background it repeats the
-// release until the server has answered twice, or until until: by then a key that was
-// acquired immediately has expired by itself. A network that delivers the acquire of a closed
-// connection even later leaves the key for one TTL, like a holder that has crashed.
+// undo releases a lock whose acquire has an unknown outcome: see releaseUntil.
+func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
+	c.releaseUntil(p, token, until, acquire, func(err error) {
+		c.emit(Event{Kind: Undone, At: time.Now(), Key: p.lockKey(), Token: token, Err: err})
+	})
+}
+
+// releaseUntil releases a lock that a token may have. It sends the first release, behind
+// the acquire, before it returns. In the background it repeats the release until the server
+// has answered twice, or until until: by then a key that was acquired immediately has
+// expired by itself. Then it calls done, with an error if two answers are missing. A network
+// that delivers the acquire of a closed connection even later leaves the key for one TTL,
+// like a holder that has crashed.
 //
 // One answer is enough on the connection of the acquire. After a connection has
 // broken, a release may overtake an acquire that is still in the server's buffers;
 // hence the second. On a cluster, go-redis sends an acquire again if it is redirected,
 // and releases may overtake it, too. If acquire is not nil, only releases after its
 // end count there.
-func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
+func (c *core) releaseUntil(p protocol, token string, until time.Time, acquire future, done func(error)) {
 	if u, ok := p.(undoer); ok {
 		u.undo()
 		return
@@ -365,11 +373,13 @@ func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
 		}
 		pause := undoPause
 		for answers := 0; ; release = p.release(c.alive, token, 0) {
-			if _, err := release.wait(ctx); err == nil || !transient(err) {
+			reply, err := release.wait(ctx)
+			if err == nil || !transient(err) {
 				answers++
 			}
+			c.emitHandOver(p.lockKey(), token, reply)
 			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
-				c.emit(Event{Kind: Undone, At: time.Now(), Key: p.lockKey(), Token: token, Err: ctx.Err()})
+				done(ctx.Err())
 				return
 			}
 			pause = min(2*pause, maxUndoPause)

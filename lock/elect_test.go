@@ -169,15 +169,18 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// With MaxHold the callers lead in the order in which they began to wait.
+// With MaxHold the callers lead in the order in which they began to wait. The end of a hold is no
+// undone attempt, and may hand the lock over.
 func TestLeadersTakeTurns(t *testing.T) {
 	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{MaxHold: 200 * time.Millisecond}}
 	for _, kind := range []string{"mutex", "reentrant", "fair", "writer", "semaphore", "all"} {
 		sub(t, kind, inBubble, func(r *rig) {
 			end, stop := context.WithCancel(ctx)
 			order := make(chan int, 1000)
+			var clients []*lock.Client
 			for i := range 3 {
 				c, link := r.process(fmt.Sprint(i))
+				clients = append(clients, c)
 				link.Delay(func() time.Duration { return time.Duration(i+1) * time.Millisecond })
 				go func() {
 					_ = lock.Elect(end, kinds[kind](c, "orders", o), func(ctx context.Context) error {
@@ -189,6 +192,10 @@ func TestLeadersTakeTurns(t *testing.T) {
 			}
 			seconds := testtier.Size(2, 6, 6)
 			time.Sleep(time.Duration(seconds) * time.Second)
+			for _, c := range clients {
+				s := c.Stats()
+				check.True(r, s.Undone == 0 && (s.HandedOver > 0 || kind == "writer" || kind == "all"), "%+v", s)
+			}
 			stop()
 			synctest.Wait()
 			close(order)

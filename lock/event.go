@@ -13,7 +13,7 @@ const (
 	Released                    // the lock was released, after Held
 	Lost                        // the server no longer knows the token
 	Expired                     // the lease expired without release or renewal
-	HandedOver                  // follows Released: the lock went to the waiter with this Token, which has yet to claim it
+	HandedOver                  // follows the end of a hold: the lock went to the waiter with this Token, which has yet to claim it
 	Failed                      // an attempt ended with Err, other than ErrHeld
 	NotRenewed                  // a renewal failed with Err or is late; another one follows
 	Undone                      // a given-up attempt was undone; with Err it was not, but its TTL has passed
@@ -24,8 +24,9 @@ const (
 
 // String returns the name for logs.
 func (k EventKind) String() string {
-	return [...]string{"contended", "acquired", "renewed", "released", "lost", "expired", "handed over",
-		"failed", "not renewed", "undone", "gave up"}[k]
+	names := [...]string{"contended", "acquired", "renewed", "released", "lost", "expired", "handed over",
+		"failed", "not renewed", "undone", "gave up", "unknown"}
+	return names[min(k, eventKinds)]
 }
 
 // Event is a change of one lock of a client.

@@ -159,7 +159,7 @@ func (h *hold) undoEntry() {
 	left := h.entries
 	h.mu.Unlock()
 	if left == 0 && h.finish(ErrReleased) {
-		h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
+		h.releaseUntil(h.expiresBy())
 	}
 }
 
@@ -178,7 +178,7 @@ func (h *hold) exit(ctx context.Context) error {
 	reply, err := h.base.protocol.release(ctx, h.token, left).wait(ctx)
 	done()
 	if left == 0 && transient(err) {
-		h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
+		h.releaseUntil(h.expiresBy())
 	}
 	if err != nil {
 		return describe("unlock", h.base.key, err)
@@ -194,9 +194,7 @@ func (h *hold) exit(ctx context.Context) error {
 		if left == 0 {
 			h.emitEnd(Released)
 		}
-		if next, handed := reply.(string); handed {
-			h.base.client.emit(Event{Kind: HandedOver, At: time.Now(), Key: h.base.key, Owner: h.base.client.owner, Token: next})
-		}
+		h.base.client.emitHandOver(h.base.key, h.token, reply)
 		return nil
 	}
 	h.finish(ErrLost) // for the other entries; after the last one the hold has ended already
@@ -254,12 +252,25 @@ func (h *hold) finish(cause error) bool {
 // ended without Unlock. They expire by themselves at until.
 func (h *hold) releaseAfterDelay(until time.Time) {
 	c := h.base.client.core
-	release := func() { c.undo(h.base.protocol, h.token, until, nil) }
 	if h.base.opts.Delay == 0 {
-		release()
+		h.releaseUntil(until)
 		return
 	}
-	time.AfterFunc(h.base.opts.Delay, func() { c.tasks.spawn(release) })
+	time.AfterFunc(h.base.opts.Delay, func() { c.tasks.spawn(func() { h.releaseUntil(until) }) })
+}
+
+// releaseUntil releases what an ended hold may have on the server: see core.releaseUntil.
+func (h *hold) releaseUntil(until time.Time) {
+	h.base.client.core.releaseUntil(h.base.protocol, h.token, until, nil, func(error) {})
+}
+
+// emitHandOver emits an event if the reply to a release of a token says that the lock went to a
+// waiter.
+func (c *core) emitHandOver(key, token string, reply any) {
+	if next, handed := reply.(string); handed {
+		owner, _ := tokenOwner(token)
+		c.emit(Event{Kind: HandedOver, At: time.Now(), Key: key, Owner: owner, Token: next})
+	}
 }
 
 // close removes an ended hold from the renewer and ends its context.
