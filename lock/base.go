@@ -12,7 +12,8 @@ type Locker interface {
 	// TryLock acquires the lock if it is free. If it is held, TryLock returns
 	// [ErrHeld] immediately. It takes one round trip, or two to learn the holder. If ctx
 	// ends before the reply, the error matches ctx.Err(), and whatever the request may
-	// have done is undone in the background.
+	// have done is undone in the background. While 1,000 attempts of the client are yet to be
+	// undone, TryLock waits, too; not on a cluster.
 	TryLock(ctx context.Context) (*Lease, error)
 	// Lock waits for the lock until ctx ends. The error then matches ctx.Err() and, if
 	// a holder was seen, [ErrHeld]. The lease does not end with ctx. Lock returns an
@@ -208,6 +209,9 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 	if err != nil {
 		return nil, err
 	}
+	if err := b.client.awaitUndos(ctx); err != nil {
+		return nil, describe("acquire", b.key, err)
+	}
 	r.attempts++
 	sent := time.Now()
 	r.current = attempt{base: b, token: token, until: sent.Add(b.opts.keyTTL())}
@@ -331,12 +335,26 @@ func (b *base) poll(ctx context.Context, r *request) (*Lease, error) {
 	}
 }
 
-// undoPause is the first pause between two releases of undo. It doubles each time, up
-// to maxUndoPause.
+// maxUndos is the number of undos in progress with which no further attempt begins. undoPause
+// is the first pause between two releases of undo. It doubles each time, up to maxUndoPause.
 const (
+	maxUndos     = 1000
 	undoPause    = 10 * time.Millisecond
 	maxUndoPause = time.Second
 )
+
+// awaitUndos waits while there are maxUndos. On a cluster it does not: one dead node must not
+// stop the locks of the others.
+func (c *core) awaitUndos(ctx context.Context) error {
+	if c.transport.Clustered() {
+		return nil
+	}
+	err := c.undos.Acquire(ctx, 1)
+	if err == nil {
+		c.undos.Release(1)
+	}
+	return err
+}
 
 // undo releases a lock whose acquire has an unknown outcome: see releaseUntil.
 func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
@@ -363,7 +381,11 @@ func (c *core) releaseUntil(p protocol, token string, until time.Time, acquire f
 		return
 	}
 	first := p.release(c.alive, token, 0)
+	counts := c.undos.TryAcquire(1)
 	c.tasks.spawn(func() {
+		if counts {
+			defer c.undos.Release(1)
+		}
 		ctx, cancel := context.WithDeadline(c.alive, until)
 		defer cancel()
 		release := first

@@ -62,6 +62,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
 
 	"locktop/lock/internal/transport"
 )
@@ -244,6 +245,7 @@ type core struct {
 	noIfEqual atomic.Bool     // the server has refused SET with IFEQ
 	alive     context.Context // ends with shutDown
 	stop      context.CancelFunc
+	undos     *semaphore.Weighted // in progress, up to maxUndos
 	notifier  notifier
 	writers   writersByKey   // waiting writers of read/write locks
 	workers   sync.WaitGroup // goroutines that run until alive ends
@@ -297,7 +299,7 @@ func newClient(t transport.Transport, cfg Config) (*Client, error) {
 	if err := checkOwner(cfg.Owner); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), t.Close())
 	}
-	c := &core{id: id.String(), transport: t, observe: cfg.Observe}
+	c := &core{id: id.String(), transport: t, observe: cfg.Observe, undos: semaphore.NewWeighted(maxUndos)}
 	c.process = cfg.Owner + "~" + processOf(c.id)
 	c.alive, c.stop = context.WithCancel(context.Background())
 	c.renewer.init()

@@ -19,8 +19,8 @@ import (
 type QuorumConfig struct {
 	Config
 	// NodeTimeout bounds the wait for one node; after it the other nodes decide. It
-	// must be far shorter than any TTL, and longer than it takes to connect. Default:
-	// a fiftieth of the TTL, but at least 5 ms and at most 50 ms.
+	// must be shorter than any TTL, and should be far shorter, but longer than it takes to
+	// connect. Default: a fiftieth of the TTL, but at least 5 ms and at most 50 ms.
 	NodeTimeout time.Duration
 	// MinUptime ignores the vote of a node that has been up for less than this time,
 	// give or take 1 s. Otherwise a node that lost its data in a crash may grant a

@@ -119,7 +119,7 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 // warm connects q to every node. Every node knows the scripts, and no command is on its way.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
-	lease := r.lock(q.Redlock("warm", lock.Options{}))
+	lease := r.lock(q.Redlock("warm", lock.Options{TTL: time.Hour}))
 	r.until("all votes", func() bool { return votes(lease, func(v lock.Vote) bool { return v.Held }) == len(r.rdbs) })
 	r.must(lease.Unlock(ctx))
 	r.until("the release on all nodes", func() bool { return r.count("warm", "") == len(r.rdbs) })

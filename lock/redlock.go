@@ -43,6 +43,9 @@ func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	t.refuse("Replicas", o.Replicas != 0, "a Redlock")
 	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
 		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
+	if t.argErr == nil && k.nodeTimeout >= t.opts.TTL {
+		t.argErr = fmt.Errorf("%w: a node time-out of %v; it must be shorter than the TTL of %v", ErrArgument, k.nodeTimeout, t.opts.TTL)
+	}
 	t.protocol = &redlockAttempt{redlock: k} // each call makes an attempt of its own
 	return &Redlock{t, k}
 }

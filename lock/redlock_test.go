@@ -220,7 +220,7 @@ func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 // Scenario 70, also for one server: both take a grant in by the same code.
 func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 999 * time.Millisecond})
 		r.warm(q)
 		r.onLinks((*netfault.Network).FreezeReplies)
 		failed := inBackground(func() error { return tried(q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)) })
@@ -365,7 +365,7 @@ func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 // Scenario 76.
 func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 999 * time.Millisecond})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		time.Sleep(500 * time.Millisecond)
 		r.onLinks((*netfault.Network).FreezeReplies) // the nodes extend, but their replies are lost
@@ -498,6 +498,8 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		check.ErrorIs(r, tried(lock.NewQuorum(append(r.via, r.via[0]), lock.QuorumConfig{})), lock.ErrArgument, "one address twice")
 		check.ErrorIs(r, tried(lock.NewQuorum(nil, lock.QuorumConfig{})), lock.ErrArgument, "no nodes")
+		slow := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}).Redlock("orders", lock.Options{TTL: time.Second})
+		check.ErrorIs(r, slow.Validate(), lock.ErrArgument, "a node time-out as long as the TTL")
 		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
 		defer alias.Close()
 		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
@@ -594,7 +596,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 			turned := slices.Concat(r.via[first:], r.via[:first])
 			q := check.Must(lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second}))(r)
 			defer q.Close()
-			locks = append(locks, q.Redlock("orders", lock.Options{Fence: true}))
+			locks = append(locks, q.Redlock("orders", lock.Options{TTL: time.Minute, Fence: true}))
 		}
 		var last int64
 		for i := range rounds {
@@ -645,7 +647,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 		}
 		r.must(r.rdbs[3].Set(ctx, "{orders}:fence", 5, 0).Err())
 		r.freeze(4)
-		lease := r.lock(q.Redlock("orders", lock.Options{Fence: true}))
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour, Fence: true}))
 		check.Require(r, lease.Fence() == 11, "fence %d, want 11", lease.Fence())
 		r.must(r.rdbs[4].Set(ctx, "{orders}:fence", 50, 0).Err()) // by later holders
 		r.resume(4)
@@ -696,7 +698,7 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 // A script that a node did not know is not sent again after the release.
 func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 30 * time.Second})
 		for range 50 {
 			lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
 			r.must(r.rdbs[2].FlushAll(ctx).Err())
@@ -717,7 +719,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 // then refuse the waiter, which retries. Usually it acquires the lock at once.
 func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
-		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: 9 * time.Second})
 		for name, holder := range map[string]*lock.Quorum{"of another process": holder, "of the same process": waiter.As("holder")} {
 			var waits []time.Duration
 			for len(waits) < 10 && !slices.Contains(waits, 0) {

@@ -92,3 +92,22 @@ func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 		check.True(r, len(keys) == 0, "left behind: %q", keys)
 	})
 }
+
+// While 1,000 attempts are not undone, no further one is sent.
+func TestGivenUpAttemptsAreBounded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var sent atomic.Int64
+		r.link.Sent = func(request []byte) { sent.Add(int64(bytes.Count(request, []byte("last one")))) }
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx))
+		r.link.FreezeReplies()
+		for i := range 1000 {
+			check.ErrorIs(r, within(time.Microsecond, c.Mutex(fmt.Sprint(i), lock.Options{}).TryLock), context.DeadlineExceeded)
+		}
+		check.ErrorIs(r, within(time.Second, c.Mutex("last one", lock.Options{}).Lock), context.DeadlineExceeded)
+		synctest.Wait()
+		check.Equal(r, sent.Load(), 0, "requests that were sent")
+		r.link.Thaw()
+		r.must(pass(c.Mutex("last one", lock.Options{})))
+	})
+}

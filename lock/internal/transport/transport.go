@@ -20,8 +20,8 @@ import (
 // Transport sends commands in the order of the calls. It never sends a command again:
 // after a lost reply, the caller could not tell whether the first one was executed.
 type Transport interface {
-	// Send queues cmd and returns. It waits only if too many commands are in flight,
-	// and at most until ctx ends.
+	// Send queues cmd, behind any number of others, and returns. On a cluster it waits for room in
+	// the queue, at most until ctx ends.
 	Send(ctx context.Context, cmd *Command) Reply
 	// ExecWithWait executes cmd, which has key, on a connection that no other command
 	// uses meanwhile, with WAIT right behind it. It returns how many replicas
