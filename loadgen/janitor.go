@@ -162,7 +162,7 @@ func (j *janitor) withoutTTL(key string) string {
 	switch {
 	case j.lock.Fence:
 		return companion(key, "fence")
-	case j.lock.Kind == "classic/getset", j.lock.Kind == "classic/stamp-rw":
+	case j.lock.Kind == "classic/getset":
 		return key
 	}
 	return none

@@ -85,18 +85,11 @@ func (k Kind) clocked() bool {
 }
 
 // steps returns the commands of the kind before which a fault can affect a client.
-func (k Kind) steps() []string {
-	switch k {
-	case "classic/setnx-expire":
-		return []string{string(classic.BeforeExpire)}
-	case "classic/getset":
-		return []string{string(classic.BeforeGet), string(classic.BeforeGetset)}
-	case "classic/get-then-del":
-		return []string{string(classic.BeforeDel)}
-	case "classic/counted":
-		return []string{string(classic.BeforeRenew)}
+func (k Kind) steps() (names []string) {
+	for _, step := range formOf(k).Steps {
+		names = append(names, string(step))
 	}
-	return nil
+	return names
 }
 
 // Lock describes the lock and how clients use it.

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -338,9 +339,9 @@ func (t trueTime) Valid() bool              { return time.Now().Before(t.Deadlin
 // view returns the lock for one acquire. Its hooks note in resumed, in Unix nanoseconds, when the
 // newest call of between has ended.
 func (h flawedSession) view(key string, shared bool, ahead time.Duration, resumed *atomic.Int64) classic.Lock {
-	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.scenario.Lock.Renew.Max, Permits: h.scenario.Lock.Permits}
-	if h.scenario.Lock.Renew.Off {
-		o.Renewals = -1
+	o := classic.Options{TTL: h.scenario.Lock.TTL, Permits: h.scenario.Lock.Permits}
+	if !h.scenario.Lock.Renew.Off {
+		o.Renewals = cmp.Or(h.scenario.Lock.Renew.Max, 4) // the number of the article
 	}
 	o.Hooks.Now = func() time.Time { return time.Now().Add(ahead) }
 	if h.id.between != nil {

@@ -24,6 +24,7 @@ import (
 // flaws names for each historic form the tests that show the flaw of its doc comment.
 var flaws = map[string][]string{
 	"classic/setnx-expire":     {"between-acquire", "lost-acquire"},
+	"classic/exists-set":       {"late-unlock"},
 	"classic/getset":           {"clock", "late-unlock"},
 	"classic/blind-delete":     {"late-unlock"},
 	"classic/get-then-del":     {"between-release"},

@@ -26,6 +26,7 @@ type knownOrder struct {
 var knownOrders = []knownOrder{
 	{"classic/get-then-del", "release/a.a.af.b.a", 5},              // frozen between GET and DEL
 	{"classic/setnx-expire", "release/b.bk", 6},                    // killed before EXPIRE
+	{"classic/exists-set", "release/b.a.b.a", 4},                   // both ask before either sets
 	{"classic/getset", "release/a.af.b.b.b.a", 6},                  // a late DEL
 	{"classic/blind-delete", "release/a.af.b.a", 4},                // a late DEL
 	{"classic/counted", "again/a.af.b.a.a", 5},                     // its count lets it in again

@@ -130,7 +130,7 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 // flawed are the historic forms that let two clients in at once. The other two forms do
 // not: setnx-expire leaves a lock that nobody can get, and the late work of counted comes
 // after its lease, so a witness that goes by leases cannot prove an overlap.
-var flawed = []string{"getset-skew", "blind-delete", "get-then-del", "two-key-rw", "stamp-rw", "quorum-semaphore"}
+var flawed = []string{"exists-set", "getset-skew", "blind-delete", "get-then-del", "two-key-rw", "stamp-rw", "quorum-semaphore"}
 
 // The witness flags each historic form that lets two clients in at once, with clients of
 // different agents, whose clocks differ by 10 s.

@@ -82,6 +82,7 @@ var flaws = []struct {
 	name string
 }{
 	{"classic/setnx-expire", "setnx-crash"},
+	{"classic/exists-set", "exists-set"},
 	{"classic/getset", "getset-skew"},
 	{"classic/blind-delete", "blind-delete"},
 	{"classic/get-then-del", "get-then-del"},

@@ -6,16 +6,17 @@
 //	-----------  -----------------------------------  --------------------------------------  ---------
 //	SetnxExpire  helpers from before SET had NX and   a crash between the two commands        Mutex
 //	             PX (Redis 2.6.12); sherlock          leaves a lock that never expires
-//	Getset       the SETNX page of the Redis manual;  clocks that differ let two in; losers   Mutex
-//	             jedis-lock, redis-mutex              overwrite the winner's expiry; every
+//	ExistsSet    helpers that check and then set      two that ask at the same time both      Mutex
+//	                                                  set the key
+//	Getset       jedis-lock, redis-mutex              clocks that differ let two in; losers   Mutex
+//	                                                  overwrite the winner's expiry; every
 //	                                                  client can unlock
 //	BlindDelete  Lua helpers that store a 1; also     a late unlock deletes the lock of the   Mutex
 //	             celery-singleton, node-resque        next owner
 //	GetThenDel   helpers without Lua; Spring          the same, if the lock expires between   Mutex
 //	             Integration before it used a script  the GET and the DEL
-//	Counted      wrappers that count entries in the   the lock expires while the counter      Reentrant
-//	             process and renew N times            says that it is held, and lets the
-//	                                                  owner in again
+//	Counted      wrappers that count entries in the   no renewal comes in time; the counter   Reentrant
+//	             process and renew N times            lets the owner in again after the end
 //	TwoKeyRW     wrappers of a mutex, twice           any reader frees all readers; does not  RW
 //	                                                  work on a cluster
 //	StampRW      wrappers for clusters                readers overwrite each other's stamp,   RW
@@ -23,6 +24,10 @@
 //	Quorum-      redis-semaphore of npm               majorities of servers with several      Semaphore
 //	Semaphore                                         permits let more clients in than there
 //	                                                  are permits
+//
+// All but the last do what a series of five articles on locks with Redis does, command by
+// command; the comments on the types count these articles. The key TTLs are in
+// milliseconds here, where the articles use seconds. [Poll] is their way to wait.
 //
 // All of them share three flaws. A holder is not informed when its lock has expired. A
 // request without a reply is not undone. Commands use the caller's client unchanged,
@@ -82,9 +87,11 @@ type Options struct {
 	// TTL is the time to live, in whole milliseconds. Default, also for less than 1
 	// ms: 10 s.
 	TTL time.Duration
-	// Renewals is the maximum number of renewals of a [Counted] lock; no other form
-	// renews. Default: 4; negative = none.
+	// Renewals is the number of renewals of a [Counted] lock; no other form renews.
+	// Default: none. In the article it is 4 once the renewal is on.
 	Renewals int
+	// Tolerant makes a [Getset] lock that of the second article.
+	Tolerant bool
 	// Permits is how many clients may hold a [QuorumSemaphore] at the same time; no other form
 	// has permits. Default: 1.
 	Permits int
@@ -108,6 +115,7 @@ type Step string
 // The steps before which a client can be stopped.
 const (
 	BeforeExpire Step = "EXPIRE" // SetnxExpire: the key is set, without an expiry
+	BeforeSet    Step = "SET"    // ExistsSet: the key did not exist
 	BeforeGet    Step = "GET"    // Getset: the key is held
 	BeforeGetset Step = "GETSET" // Getset: the stamp that was read has passed
 	BeforeDel    Step = "DEL"    // GetThenDel: the key has the client's token
@@ -125,6 +133,7 @@ type Form struct {
 	// NewQuorum returns a client's view of a lock on several servers. New is the same
 	// for one server. Nil if the form has only one server.
 	NewQuorum func(nodes []Client, key string, o Options) Lock
+	Steps     []Step // before which Hooks.Between is called
 }
 
 // Constructor returns a new client's view of the lock named key.
@@ -133,11 +142,12 @@ type Constructor func(rdb Client, key string, o Options) Lock
 // Forms returns all forms, in the order of the table above.
 func Forms() []Form {
 	return []Form{
-		{Name: "setnx-expire", New: view(NewSetnxExpire)},
-		{Name: "getset", New: view(NewGetset)},
+		{Name: "setnx-expire", New: view(NewSetnxExpire), Steps: []Step{BeforeExpire}},
+		{Name: "exists-set", New: view(NewExistsSet), Steps: []Step{BeforeSet}},
+		{Name: "getset", New: view(NewGetset), Steps: []Step{BeforeGet, BeforeGetset}},
 		{Name: "blind-delete", New: view(NewBlindDelete)},
-		{Name: "get-then-del", New: view(NewGetThenDel)},
-		{Name: "counted", New: view(NewCounted)},
+		{Name: "get-then-del", New: view(NewGetThenDel), Steps: []Step{BeforeDel}},
+		{Name: "counted", New: view(NewCounted), Steps: []Step{BeforeRenew}},
 		{
 			Name:      "two-key-rw",
 			New:       func(rdb Client, key string, o Options) Lock { return NewTwoKeyRW(rdb, key, o).Writer() },
@@ -220,6 +230,11 @@ func (p *party) del(ctx context.Context, key string) error {
 	return p.unlocked(p.rdb.Del(ctx, key).Result())
 }
 
+// blindHold returns a hold until the deadline. DEL unlocks it.
+func (p *party) blindHold(deadline time.Time) Hold {
+	return &grant{deadline, func(ctx context.Context) error { return p.del(ctx, p.key) }}
+}
+
 // unlocked returns the result of Unlock after a command that deleted that many keys.
 func (p *party) unlocked(deleted int64, err error) error {
 	if err == nil && deleted == 0 {
@@ -229,11 +244,6 @@ func (p *party) unlocked(deleted int64, err error) error {
 		return fmt.Errorf("classic: unlock %q: %w", p.key, err)
 	}
 	return nil
-}
-
-// compareAndDelete deletes the key if it has the token.
-func (p *party) compareAndDelete(ctx context.Context, token string) error {
-	return p.unlocked(compareDel.Run(ctx, p.rdb, []string{p.key}, token).Int64())
 }
 
 //go:embed *.lua
@@ -248,7 +258,23 @@ func script(file string) *redis.Script {
 	return redis.NewScript(string(text))
 }
 
-var compareDel = script("compare_del")
+// Poll acquires a lock as the second article does: it asks, and after each pause again.
+// It counts an attempt before it makes it, so it asks maxTries − 1 times and, with 1, not
+// once: TestPollAsksOnceLessThanItSays.
+func Poll(ctx context.Context, l Lock, pause time.Duration, maxTries int) (Hold, error) {
+	for range maxTries - 1 {
+		hold, err := l.TryLock(ctx)
+		if !errors.Is(err, ErrHeld) {
+			return hold, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return nil, ErrHeld
+}
 
 // grant is a Hold with a fixed deadline.
 type grant struct {

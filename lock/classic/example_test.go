@@ -115,6 +115,7 @@ func ExampleForms() {
 	})
 	// Output:
 	// setnx-expire <nil>
+	// exists-set <nil>
 	// getset <nil>
 	// blind-delete <nil>
 	// get-then-del <nil>

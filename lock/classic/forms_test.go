@@ -73,7 +73,7 @@ func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
 // A late unlock must leave the lock of the next owner alone. These forms do not.
 func TestWhoIsLateDeletesTheNextOwnersLock(t *testing.T) {
 	t.Parallel()
-	deletes := []string{"getset", "blind-delete", "two-key-rw"}
+	deletes := []string{"setnx-expire", "exists-set", "getset", "blind-delete", "two-key-rw"}
 	kinds := slices.Concat(classicKinds(), soundKinds())
 	// A client compares a stamp with its own TTL, so this form has its own test:
 	// TestALateWriterLeavesTheNextOnesStampAlone.
@@ -109,6 +109,7 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 		sent  string
 	}{
 		{"setnx-expire", classic.BeforeExpire, time.Time{}, take, "setnx"},
+		{"exists-set", classic.BeforeSet, time.Time{}, take, "exists"},
 		{"getset", classic.BeforeGet, noon, take, "setnx"},
 		{"getset", classic.BeforeGetset, noon, take, "setnx get"},
 		{"get-then-del", classic.BeforeDel, time.Time{}, release, "set get"},
@@ -121,7 +122,7 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 				tape := r.record()
 				i := slices.IndexFunc(classic.Forms(), func(f classic.Form) bool { return f.Name == c.form })
 				hooks := dyingBefore(c.step)
-				hooks.Now = at(noon).Now
+				hooks.Now = at(noon.Add(time.Millisecond)).Now
 				err := c.do(classic.Forms()[i].New(r.rdb, "orders", classic.Options{Hooks: hooks}))
 				check.ErrorIs(r, err, errKilled)
 				check.Equal(r, tape.String(), c.sent)

@@ -7,15 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// GetThenDel acquires the lock with SET NX PX and a token. It unlocks in three steps:
-// GET the key, compare the token in the client, DEL.
+// GetThenDel is one of the articles' forms: it acquires the lock with SET NX PX and a token,
+// and unlocks in three steps: GET the key, compare the token in the client, DEL.
 //
 // The flaw: not only the owner can unlock, as with [BlindDelete], but only at one
 // moment. If the lock expires after the GET and another client acquires it before the
 // DEL, the DEL deletes that client's lock. Everything that delays the client between
-// the two commands (a garbage collection, a slow network) makes this more likely. To
-// see it, pause the client at [BeforeDel] until the TTL has passed. Unlock returns
-// nil.
+// the two commands (a garbage collection, a slow network) makes this more likely.
+// Unlock returns nil. TestWhatTimeRunsOutUnderIsDeleted and the scene get-then-del show it.
 //
 // The Mutex of package lock is sound: the server compares and deletes in one step.
 type GetThenDel struct{ party }

@@ -1,6 +1,7 @@
 package classic_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,9 +48,9 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 func TestGetsetIsTakenOverOnlyOnceItsStampHasPassed(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.getset(time.Second, 0))
-		check.True(r, r.try(r.getset(time.Second, time.Second-time.Millisecond)) == nil, "taken over too early")
-		h := r.take(r.getset(time.Second, time.Second))
-		want := noon.Add(2 * time.Second)
+		check.True(r, r.try(r.getset(time.Second, time.Second)) == nil, "taken over too early")
+		h := r.take(r.getset(time.Second, time.Second+time.Millisecond))
+		want := noon.Add(2*time.Second + time.Millisecond)
 		check.True(r, h.Deadline().Equal(want), "deadline %v, want %v", h.Deadline(), want)
 	})
 }
@@ -59,6 +60,41 @@ func TestGetsetLeavesWhatIsNoStampAlone(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
 		if _, err := r.getset(time.Second, 0).TryLock(ctx); err == nil || r.rdb.Get(ctx, "orders").Val() != "stranger" {
 			r.Errorf("got %v, and the key holds %q", err, r.rdb.Get(ctx, "orders").Val())
+		}
+	})
+}
+
+// It has acquired the lock only if GETSET returns what GET returned, whatever its clock says.
+func TestGetsetTakesOverOnlyWhatItHasRead(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		for name, c := range map[string]struct {
+			before classic.Step
+			do     func()
+		}{
+			"taken over by another": {classic.BeforeGetset, func() { r.take(r.getset(time.Second, 0)) }},
+			"unlocked meanwhile":    {classic.BeforeGet, func() { r.must(r.rdb.Del(ctx, "orders").Err()) }},
+		} {
+			r.must(r.rdb.Set(ctx, "orders", noon.Add(-time.Minute).UnixMilli(), 0).Err())
+			hooks := before(c.before, func() error { c.do(); return nil })
+			hooks.Now = at(noon.Add(3 * time.Second)).Now
+			check.True(r, r.try(classic.NewGetset(r.rdb, "orders", classic.Options{TTL: time.Second, Hooks: hooks})) == nil, "%s: acquired", name)
+		}
+	})
+}
+
+// That of the second article has a later stamp, and an expiry.
+func TestTheTolerantGetsetExpires(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		for _, old := range []string{"", "1"} {
+			if old != "" {
+				r.must(r.rdb.Set(ctx, "orders", old, 0).Err())
+			}
+			h := r.take(classic.NewGetset(r.rdb, "orders", classic.Options{TTL: time.Minute, Tolerant: true, Hooks: at(noon)}))
+			stamp, left := r.rdb.Get(ctx, "orders").Val(), r.rdb.PTTL(ctx, "orders").Val()
+			check.Equal(r, stamp, fmt.Sprint(noon.Add(61*time.Second).UnixMilli()), "the stamp")
+			check.Between(r, left, 50*time.Second, time.Minute, "PTTL")
+			check.True(r, h.Deadline().Equal(noon.Add(time.Minute)), "deadline %v", h.Deadline())
+			r.must(h.Unlock(ctx))
 		}
 	})
 }

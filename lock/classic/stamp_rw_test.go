@@ -10,7 +10,7 @@ import (
 
 // stamp returns the view of a client whose clock shows noon plus ahead.
 func (r *rig) stamp(ahead time.Duration) *classic.StampRW {
-	return classic.NewStampRW(r.rdb, "orders", classic.Options{TTL: time.Second, Hooks: at(noon.Add(ahead))})
+	return classic.NewStampRW(r.rdb, "orders", classic.Options{TTL: 3 * time.Second, Hooks: at(noon.Add(ahead))})
 }
 
 func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
@@ -29,16 +29,38 @@ func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
 func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		late := r.take(r.stamp(0).Writer())
-		r.take(r.stamp(time.Second).Writer())
-		check.True(r, r.lost(late.Unlock(ctx)) && r.try(r.stamp(time.Second).Writer()) == nil, "the late one deleted the next one's stamp")
+		r.take(r.stamp(3001 * time.Millisecond).Writer())
+		check.True(r, r.lost(late.Unlock(ctx)) && r.try(r.stamp(3001*time.Millisecond).Writer()) == nil, "the late one deleted the next one's stamp")
 	})
 }
 
-func TestTheHashOfStampsStays(t *testing.T) {
+// A side lasts for its time, and so does the hash.
+func TestEachSideOfAStampHasItsTime(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		r.take(r.stamp(0).Reader())
-		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), -1, "PTTL")
-		check.True(r, r.try(r.stamp(time.Second-time.Millisecond).Writer()) == nil, "a writer got in too early")
-		r.take(r.stamp(time.Second).Writer()) // because of the stamp alone
+		for _, c := range []struct {
+			first lockOf
+			lasts time.Duration
+		}{{(*classic.StampRW).Reader, time.Second}, {(*classic.StampRW).Writer, 3 * time.Second}} {
+			h := r.take(c.first(r.stamp(0)))
+			check.Between(r, r.rdb.PTTL(ctx, "orders").Val(), c.lasts-500*time.Millisecond, c.lasts, "PTTL")
+			check.Equal(r, h.Deadline().Sub(noon), c.lasts, "the time of a hold")
+			check.True(r, r.try(r.stamp(c.lasts).Writer()) == nil, "a writer got in too early")
+			h = r.take(r.stamp(c.lasts + time.Millisecond).Writer()) // because of the stamp alone
+			r.must(h.Unlock(ctx))
+			r.rdb.Del(ctx, "orders")
+		}
+	})
+}
+
+type lockOf func(*classic.StampRW) classic.Lock
+
+// A reader whose clock is ahead sets the expiry of the hash, in which the writer's stamp is, too.
+func TestAReaderCutsTheTimeOfAWriter(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		writing := r.take(r.stamp(0).Writer())
+		r.take(r.stamp(3001 * time.Millisecond).Reader())
+		r.outlast("orders") // a second
+		r.take(r.stamp(time.Second + time.Millisecond).Writer())
+		check.True(r, noon.Add(time.Second+time.Millisecond).Before(writing.Deadline()), "the first writer's time was up anyway")
 	})
 }

@@ -11,15 +11,16 @@ var (
 	twoKeyWrite = script("two_key_rw_write")
 )
 
-// TwoKeyRW is a read/write lock in two strings. Every reader sets key:readLock; a
+// TwoKeyRW is the first form of the fifth article, a read/write lock in two strings. Every reader sets key:readLock; a
 // writer sets key:writeLock with NX. Both require that the other key is absent. DEL of
 // one's own key unlocks.
 //
 // The flaw: exclusion between readers and writers breaks, because one key stands for
 // all readers. The first reader that unlocks frees all, and a writer gets in beside
 // the others. In the same way the last reader sets the TTL for all, also to a shorter
-// one. And a late writer deletes the lock of the next one, as with [BlindDelete]. To
-// see it, lock twice as a reader, unlock once, and lock as a writer.
+// one. And a late writer deletes the lock of the next one, as with [BlindDelete].
+// TestAReaderThatLeavesLetsAWriterInBesideAnother, TestAReaderSetsTheTimeOfAllReaders and the
+// scene two-key-rw show it.
 //
 // On a cluster the two keys are in different slots, unless the name has a {tag}, and
 // no script may use both: TryLock then returns CROSSSLOT.
