@@ -160,15 +160,6 @@ type future interface {
 	wait(ctx context.Context) (reply any, err error)
 }
 
-// resender is a future whose request may have to be sent a second time. To have the
-// second requests of a batch travel together, call resendIfNeeded for all futures of
-// the batch before wait.
-type resender interface {
-	// resendIfNeeded waits for the first reply, and sends the request again if that
-	// reply asks for it. It does not wait for the second reply.
-	resendIfNeeded(ctx context.Context) error
-}
-
 // errUnexpectedReply means that a reply is not one that the command has.
 var errUnexpectedReply = errors.New("unexpected reply from the server")
 
@@ -289,9 +280,9 @@ func (c *call) resend(ctx context.Context, verb, script string) {
 	c.send(ctx, new(transport.Command), args)
 }
 
-// resendIfNeeded implements [resender]. If the server does not know the script (after
-// a start, a failover or SCRIPT FLUSH), it sends the call again with the source. It sends
-// the fallback if the reply asks for it.
+// resendIfNeeded waits for the reply. If the server does not know the script (after a start,
+// a failover or SCRIPT FLUSH), it sends the call again with the source. It sends the fallback
+// if the reply asks for it. It does not wait for the second reply.
 func (c *call) resendIfNeeded(ctx context.Context) error {
 	err := c.reply.Wait(ctx)
 	if err == nil {

@@ -119,8 +119,15 @@ func (c *core) runRenewer() {
 				batch = append(batch, renewal{h, q})
 			}
 		}
-		for _, part := range c.batches(batch) {
+		slices.SortStableFunc(batch, func(a, b renewal) int { return cmp.Compare(a.base.opts.TTL, b.base.opts.TTL) })
+		for len(batch) > 0 { // with one TTL, and so with one timeout; the nodes of a cluster must not wait for each other
+			n := 1
+			for n < len(batch) && !c.transport.Clustered() && batch[n].base.opts.TTL == batch[0].base.opts.TTL {
+				n++
+			}
+			part := batch[:n]
 			c.tasks.spawn(func() { c.renew(part) })
+			batch = batch[n:]
 		}
 	}
 }
@@ -129,22 +136,6 @@ func (c *core) runRenewer() {
 type renewal struct {
 	*hold
 	request *expiryRequest
-}
-
-// batches splits renewals into batches with the same TTL, and so with the same
-// timeout. On a cluster every renewal is a batch, because the nodes must not wait for
-// each other.
-func (c *core) batches(all []renewal) [][]renewal {
-	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.base.opts.TTL, b.base.opts.TTL) })
-	var parts [][]renewal
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && !c.transport.Clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
-			n++
-		}
-		parts, all = append(parts, all[:n]), all[n:]
-	}
-	return parts
 }
 
 // handleDue ends a hold whose deadline has passed. Otherwise it updates the hold in
@@ -171,58 +162,38 @@ func (h *hold) handleDue(now time.Time) *expiryRequest {
 	return h.noteExpiry(now, h.base.opts.TTL)
 }
 
-// renew renews a batch of holds in one pipeline. Holds without a reply within
-// renewalTimeout become due again soon. If they have waited for redialAfter, their
-// connection is closed, too. A late reply still counts.
+// redialAfter is how long a renewal may stay without a reply before its connection is
+// closed. The server may have stopped, and another may be the master now.
+const redialAfter = time.Second
+
+// renew renews holds with one TTL together. Without a reply within a sixth of the TTL, which
+// leaves time for another attempt, a hold becomes due again soon, and after redialAfter the
+// connection is closed. A late reply still counts.
 func (c *core) renew(batch []renewal) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.alive, renewalTimeout(batch, began))
+	timeout := batch[0].base.opts.TTL / 6
+	ctx, cancel := context.WithTimeout(c.alive, timeout)
 	defer cancel()
 	requests := make([]future, len(batch))
 	for i, h := range batch {
 		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl+h.base.opts.Delay)
 	}
-	for _, p := range requests {
-		if r, ok := p.(resender); ok {
-			_ = r.resendIfNeeded(ctx)
-		}
-	}
-	var late []int
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)
-		if errors.Is(err, context.DeadlineExceeded) {
-			h.onNotRenewed(h.request, err)
-			late = append(late, i)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			h.onRenewed(h.request, reply, err)
 			continue
 		}
-		h.onRenewed(h.request, reply, err)
+		h.onNotRenewed(h.request, err)
+		if timeout >= redialAfter {
+			c.transport.DropStale()
+		}
+		c.tasks.spawn(func() {
+			late, cancel := context.WithDeadline(c.alive, h.request.sent.Add(h.request.ttl))
+			defer cancel()
+			reply, err := requests[i].wait(late)
+			h.onRenewed(h.request, reply, err)
+		})
 	}
-	if len(late) > 0 && time.Since(began) >= redialAfter {
-		c.transport.DropStale()
-	}
-	for _, i := range late {
-		h := batch[i]
-		limit, cancel := context.WithDeadline(c.alive, h.request.sent.Add(h.request.ttl))
-		reply, err := requests[i].wait(limit)
-		cancel()
-		h.onRenewed(h.request, reply, err)
-	}
-}
-
-// redialAfter is how long a renewal may stay without a reply before its connection is
-// closed. The server may have stopped, and another may be the master now.
-const redialAfter = time.Second
-
-// renewalTimeout returns how long to wait for the replies to a batch: a sixth of the
-// TTL, which leaves time for another attempt.
-func renewalTimeout(batch []renewal, now time.Time) time.Duration {
-	timeout := batch[0].base.opts.TTL / 6
-	for _, h := range batch {
-		h.mu.Lock()
-		timeout = min(timeout, h.deadline().Sub(now))
-		h.mu.Unlock()
-	}
-	return max(timeout, time.Millisecond)
 }
 
 // onRenewed processes the outcome of a renewal.
