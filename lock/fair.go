@@ -223,11 +223,11 @@ func (w *fairWaiter) mustPoll(refusal any) bool {
 // is after foreignPollInterval at the latest.
 func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
 	if w.queue.subscribedBoth() {
-		return w.waitForWake(ctx, place.wakeup, nil)
+		return w.client.await(ctx, place.wakeup, nil)
 	}
 	timer := time.AfterFunc(foreignPollInterval, func() { notify(place.wakeup) })
 	defer timer.Stop()
-	return w.waitForWake(ctx, place.wakeup, nil)
+	return w.client.await(ctx, place.wakeup, nil)
 }
 
 // fairProtocol stores the lock as that of a [Mutex], and a queue in two further keys.

@@ -226,12 +226,6 @@ type Client struct {
 	localQueues localQueues
 
 	closed atomic.Bool // Close was called
-
-	mu           sync.Mutex
-	waiters      int             // callers of closing; the next fields are used while there are any
-	ended        context.Context // ends with Close
-	end          context.CancelFunc
-	stopWatching func() // ends the wait for the end of parent
 }
 
 // core is what the clients of one New share: the connections, the renewer, and the
@@ -247,7 +241,8 @@ type core struct {
 	stop      context.CancelFunc
 	undos     *semaphore.Weighted // in progress, up to maxUndos
 	notifier  notifier
-	writers   writersByKey   // waiting writers of read/write locks
+	writers   waitingWriters // waiting writers of read/write locks
+	closes    broadcast      // Close was called on one of the clients
 	workers   sync.WaitGroup // goroutines that run until alive ends
 
 	// Every call writes the following fields. They come last, so that they share no
@@ -335,50 +330,23 @@ func (c *Client) isOf(other *Client) bool {
 	return false
 }
 
-// closing returns a context that ends when c is closed. The caller must call done when
-// it no longer needs the context. Without such callers the parent has no reference to
-// c, so that an unused c can be garbage-collected.
-func (c *Client) closing() (ended context.Context, done func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiters == 0 {
-		from, done := c.alive, func() {}
-		if c.parent != nil {
-			from, done = c.parent.closing()
+// await waits until ready or acquired is closed, and returns nil. It returns an error if ctx has
+// ended or c was closed, even if they are.
+func (c *Client) await(ctx context.Context, ready, acquired <-chan struct{}) error {
+	for {
+		closed := c.closes.next() // before isClosed: no Close is missed in between
+		if cause := stopCause(ctx, c); cause != nil {
+			return cause
 		}
-		c.ended, c.end = context.WithCancel(from)
-		c.stopWatching = done
-		if c.closed.Load() {
-			c.end()
+		select {
+		case <-ready:
+			return stopCause(ctx, c)
+		case <-acquired:
+			return stopCause(ctx, c)
+		case <-ctx.Done():
+		case <-closed:
 		}
 	}
-	c.waiters++
-	return c.ended, c.doneClosing
-}
-
-// doneClosing ends a use of closing.
-func (c *Client) doneClosing() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiters--
-	if c.waiters == 0 {
-		c.end()
-		c.stopWatching()
-	}
-}
-
-// markClosed lets no further attempt or hold begin. It returns false if it was called
-// before.
-func (c *Client) markClosed() bool {
-	if c.closed.Swap(true) {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiters > 0 {
-		c.end()
-	}
-	return true
 }
 
 // closeTimeout limits how long Close waits for a server that does not answer: once for
@@ -394,9 +362,10 @@ const closeTimeout = time.Second
 // Close may be called from there. It returns within a few seconds even if the server
 // does not answer. Further calls do nothing.
 func (c *Client) Close() error {
-	if !c.markClosed() {
+	if c.closed.Swap(true) {
 		return nil
 	}
+	c.closes.wake()
 	for _, a := range c.tasks.attempts(c) {
 		c.undo(a.base.protocol, a.token, a.until, nil)
 	}

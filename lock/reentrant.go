@@ -62,9 +62,7 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 type owner struct {
 	attempts *semaphore.Weighted // admits one attempt at a time
 	holds    []*currentHold
-
-	mu       sync.Mutex
-	acquired chan struct{} // closed by the next acquire; nil = no goroutine waits for it
+	acquired broadcast
 }
 
 func newOwner(holds ...*currentHold) {
@@ -85,22 +83,7 @@ func (o *owner) nextAcquire() <-chan struct{} {
 	if o == nil {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.acquired == nil {
-		o.acquired = make(chan struct{})
-	}
-	return o.acquired
-}
-
-// wake closes the channel of nextAcquire.
-func (o *owner) wake() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.acquired != nil {
-		close(o.acquired)
-		o.acquired = nil
-	}
+	return o.acquired.next()
 }
 
 // currentHold is the hold that an owner may enter again.
@@ -126,7 +109,7 @@ func (c *currentHold) set(h *hold) {
 	c.mu.Lock()
 	c.hold = h
 	c.mu.Unlock()
-	c.owner.wake()
+	c.owner.acquired.wake()
 }
 
 // enterOrAcquire enters the hold again or, without one, calls acquire. key is the name

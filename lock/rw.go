@@ -158,42 +158,42 @@ func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
 // Lock implements [Locker]. While it waits, its own claim or that of a writer before it
 // keeps new readers and other writers out.
 func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
+	r := &request{try: rw.tryWaiting, owner: rw.writer.held.owner, noHandOver: true}
 	writers := &rw.writer.client.writers
-	writers.update(rw.writer.key, func(w *waitingWriters) { w.waiting++ })
-	defer writers.update(rw.writer.key, func(w *waitingWriters) {
-		w.waiting--
-		if w.waiting == 0 && w.claimed {
+	writers.add(rw.writer.key)
+	lease, err := rw.writer.lock(ctx, r)
+	writers.remove(rw.writer.key, func() {
+		if err != nil && r.attempts > 0 {
 			rw.withdraw()
 		}
 	})
-	return rw.writer.lock(ctx, &request{try: rw.tryWaiting, owner: rw.writer.held.owner, noHandOver: true})
+	return lease, err
 }
 
-// waitingWriters are the waiting writers of a process for one key. They share one claim.
+// waitingWriters counts the waiting writers of a process by key. They share one claim.
 type waitingWriters struct {
-	waiting int
-	claimed bool // the process may have the claim, or be registered
-}
-
-// writersByKey are the waiting writers of a process. Without an entry there are none.
-type writersByKey struct {
 	mu    sync.Mutex
-	byKey map[string]*waitingWriters
+	byKey map[string]int
 }
 
-// update changes the entry of a key. No other change comes in between.
-func (all *writersByKey) update(key string, change func(*waitingWriters)) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.byKey == nil {
-		all.byKey = make(map[string]*waitingWriters)
+func (w *waitingWriters) add(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byKey == nil {
+		w.byKey = make(map[string]int)
 	}
-	if all.byKey[key] == nil {
-		all.byKey[key] = new(waitingWriters)
-	}
-	change(all.byKey[key])
-	if all.byKey[key].waiting == 0 {
-		delete(all.byKey, key)
+	w.byKey[key]++
+}
+
+// remove removes one writer. After the last one it calls withdraw, before a new one
+// can be added.
+func (w *waitingWriters) remove(key string, withdraw func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byKey[key]--
+	if w.byKey[key] == 0 {
+		delete(w.byKey, key)
+		withdraw()
 	}
 }
 
@@ -218,19 +218,10 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
-		note := func(claimed bool) {
-			if claimID != "" {
-				rw.writer.client.writers.update(rw.writer.key, func(w *waitingWriters) { w.claimed = claimed })
-			}
-		}
-		note(true)
 		for {
 			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
 				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl, r.queue)
 			})
-			if err == nil {
-				note(false)
-			}
 			if !mustRetry(err) {
 				return h, err
 			}

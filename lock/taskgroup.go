@@ -174,13 +174,32 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // sleep sleeps for d, or until ctx ends or the client is closed.
 func (c *Client) sleep(ctx context.Context, d time.Duration) {
-	closing, done := c.closing()
-	defer done()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-closing.Done():
+	over := make(chan struct{})
+	defer time.AfterFunc(d, func() { close(over) }).Stop()
+	_ = c.await(ctx, over, nil)
+}
+
+// broadcast wakes all goroutines that wait for its next event.
+type broadcast struct {
+	mu      sync.Mutex
+	waiting chan struct{} // closed by the next event; nil = no goroutine waits
+}
+
+// next returns a channel that the next event closes.
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil {
+		b.waiting = make(chan struct{})
+	}
+	return b.waiting
+}
+
+func (b *broadcast) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting != nil {
+		close(b.waiting)
+		b.waiting = nil
 	}
 }

@@ -52,7 +52,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 			held, backoff = err, minBackoff
 		}
 		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
-		if err = b.waitForWake(ctx, w.wakeup, r.acquired); err != nil {
+		if err = b.client.await(ctx, w.wakeup, r.acquired); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
 		}
@@ -108,20 +108,6 @@ func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *
 	}
 	r.acquired = r.owner.nextAcquire()
 	return r.try(ctx, r)
-}
-
-// waitForWake waits until wakeup is ready or acquired is closed, and returns nil. It returns
-// an error if ctx has ended or the client was closed, even if wakeup is ready.
-func (b *base) waitForWake(ctx context.Context, wakeup, acquired <-chan struct{}) error {
-	closing, done := b.client.closing()
-	defer done()
-	select {
-	case <-wakeup:
-	case <-acquired:
-	case <-ctx.Done():
-	case <-closing.Done():
-	}
-	return stopCause(ctx, b.client)
 }
 
 // waitError returns the error of a wait: err, the result of its last attempt. If ctx
@@ -197,17 +183,16 @@ func (l *localQueues) enter(ctx context.Context, c *Client, channel string, acqu
 	if ready == nil {
 		return q, nil
 	}
-	closing, done := c.closing()
-	defer done()
+	err := c.await(ctx, ready, acquired)
 	select {
 	case <-ready:
-		return q, nil
-	case <-acquired:
-	case <-ctx.Done():
-	case <-closing.Done():
+		if err == nil {
+			return q, nil
+		}
+	default:
 	}
 	l.remove(q, ready)
-	return nil, stopCause(ctx, c)
+	return nil, err
 }
 
 // leave lets the next goroutine proceed.
