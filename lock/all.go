@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 var (
@@ -241,19 +243,12 @@ func (p *allProtocol) start(ctx context.Context, token string, ttl time.Duration
 }
 
 // extend implements [protocol]. If one key is lost, others may be extended.
-func (p *allProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	if len(p.groups) == 1 {
-		return p.extendGroup(ctx, 0, token, ttl)
-	}
+func (p *allProtocol) extend(ctx context.Context, t transport.Transport, token string, ttl time.Duration) future {
 	var requests allExtend
-	for i := range p.groups {
-		requests = append(requests, p.extendGroup(ctx, i, token, ttl))
+	for _, group := range p.groups {
+		requests = append(requests, allExtendScript.send(ctx, t, namesOf(group), token, ttl.Milliseconds()))
 	}
 	return requests
-}
-
-func (p *allProtocol) extendGroup(ctx context.Context, i int, token string, ttl time.Duration) future {
-	return allExtendScript.send(ctx, p.transport, namesOf(p.groups[i]), token, ttl.Milliseconds())
 }
 
 // allExtend are the requests to extend the keys in several slots.

@@ -87,7 +87,7 @@ func (h *hold) setTTL(ctx context.Context, ttl time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("extend lock %q: %w", h.base.key, err)
 		}
-		reply, err := h.base.protocol.extend(ctx, h.token, ttl+h.base.opts.Delay).wait(ctx)
+		reply, err := h.base.protocol.extend(ctx, h.base.client.transport, h.token, ttl+h.base.opts.Delay).wait(ctx)
 		full, ended := h.endExpiry(req, reply, err)
 		switch {
 		case err != nil:

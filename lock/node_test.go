@@ -20,7 +20,7 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	a := q.Redlock("orders", Options{}).redlock.newAttempt()
 	a.states[0].held = true
 	a.states[0].closeAcquires()
-	reply, err := a.extend(t.Context(), a.token, time.Minute).wait(t.Context())
+	reply, err := a.extend(t.Context(), nil, a.token, time.Minute).wait(t.Context())
 	check.True(t, reply == int64(0) && err == nil, "the extension ended with %v, %v; want 0", reply, err)
 	check.False(t, q.nodes.nodes[0].unresponsive.Load(), "the node counts as one that does not answer")
 }

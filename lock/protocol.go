@@ -26,8 +26,9 @@ type protocol interface {
 	// token now holds the lock, the reply is an integer: the fencing token, 0 = none; or
 	// OK, which stands for 0. Otherwise it is {token of a holder, its PTTL in ms}.
 	acquire(ctx context.Context, token string, ttl time.Duration, entries int) future
-	// extend sets the TTL. The reply is 1, or 0 if the token does not hold the lock.
-	extend(ctx context.Context, token string, ttl time.Duration) future
+	// extend sets the TTL, over the transport of the lock or, for [Options.Replicas], another
+	// one. The reply is 1, or 0 if the token does not hold the lock.
+	extend(ctx context.Context, t transport.Transport, token string, ttl time.Duration) future
 	// release gives back all entries but left. The reply is 1 if the lock is free, the
 	// next holder's token if it was handed over, 0 if entries are left, and nil if the
 	// token does not hold the lock.
@@ -78,14 +79,14 @@ func (p *scriptProtocol) acquire(ctx context.Context, token string, ttl time.Dur
 	return p.scripts.acquire.send(ctx, p.transport, p.keys, append([]any{token, ttl.Milliseconds()}, p.acquireArgs...)...)
 }
 
-func (p *scriptProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+func (p *scriptProtocol) extend(ctx context.Context, t transport.Transport, token string, ttl time.Duration) future {
 	if p.scripts.isValue && !p.core.noIfEqual.Load() {
 		argv, otherwise := p.core.extendIfEqual(p.keys[0], token, ttl)
-		c := sendPlain(ctx, p.transport, argv...)
+		c := sendPlain(ctx, t, argv...)
 		c.fallback = otherwise
 		return ifEqual{c}
 	}
-	return p.scripts.extend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
+	return p.scripts.extend.send(ctx, t, p.keys[:1], token, ttl.Milliseconds())
 }
 
 func (p *scriptProtocol) release(ctx context.Context, token string, left int) future {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 var redlockRaise = newScript("redlock_raise")
@@ -238,7 +240,7 @@ func (a *redlockAttempt) extendExpiry(ttl time.Duration) {
 // may have one; only these nodes decide. On the other nodes it creates the copy
 // again, which counts from the next extension on. So one node that lost its copy
 // gets it back, but a lock that most nodes lost stays lost.
-func (a *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) future {
+func (a *redlockAttempt) extend(_ context.Context, _ transport.Transport, _ string, ttl time.Duration) future {
 	a.extendExpiry(ttl)
 	x := &extension{ballot{lost: int64(0)}}
 	x.round = a.newRound(x, len(a.states))

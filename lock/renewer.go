@@ -175,7 +175,7 @@ func (c *core) renew(batch []renewal) {
 	defer cancel()
 	requests := make([]future, len(batch))
 	for i, h := range batch {
-		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl+h.base.opts.Delay)
+		requests[i] = h.base.protocol.extend(ctx, c.transport, h.token, h.request.ttl+h.base.opts.Delay)
 	}
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)

@@ -8,30 +8,6 @@ import (
 	"locktop/lock/internal/transport"
 )
 
-// movable is a protocol that can send its requests over another transport. Only such
-// protocols can wait for replicas.
-type movable interface {
-	on(t transport.Transport) protocol
-}
-
-func (p *scriptProtocol) on(t transport.Transport) protocol {
-	other := *p
-	other.transport = t
-	return &other
-}
-
-func (p *fairProtocol) on(t transport.Transport) protocol {
-	other := *p
-	other.transport = t
-	return &other
-}
-
-func (p *rwProtocol) on(t transport.Transport) protocol {
-	other := *p
-	other.transport = t
-	return &other
-}
-
 // replicate waits for the replicas that the options demand, after a lock was granted
 // to a request sent at sent. If too few confirm the lock, it is undone. replicate
 // returns the time from which the lease counts.
@@ -46,7 +22,7 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 	}
 	sent = time.Now()
 	w := &waitTransport{core: b.client.core, Transport: b.client.transport, key: b.key, opts: b.opts}
-	reply, err := b.protocol.(movable).on(w).extend(ctx, token, b.opts.keyTTL()).wait(ctx)
+	reply, err := b.protocol.extend(ctx, w, token, b.opts.keyTTL()).wait(ctx)
 	switch {
 	case err != nil:
 		err = describe("replicate", b.key, err)

@@ -313,8 +313,8 @@ func (p *rwProtocol) acquire(ctx context.Context, token string, ttl time.Duratio
 	return p.read(ctx, token, ttl, entries, "", noTicket)
 }
 
-func (p *rwProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return rwExtend.send(ctx, p.transport, p.keys[:1], string(p.mode), token, ttl.Milliseconds())
+func (p *rwProtocol) extend(ctx context.Context, t transport.Transport, token string, ttl time.Duration) future {
+	return rwExtend.send(ctx, t, p.keys[:1], string(p.mode), token, ttl.Milliseconds())
 }
 
 func (p *rwProtocol) release(ctx context.Context, token string, left int) future {
