@@ -94,12 +94,7 @@ func (a *All) TryLock(ctx context.Context) (*Lease, error) {
 
 // Lock implements [Locker].
 func (a *All) Lock(ctx context.Context) (*Lease, error) {
-	if err := a.check(ctx); err != nil {
-		return nil, err
-	}
-	r := &request{try: a.attempt, began: time.Now(), noHandOver: len(a.protocol.groups) > 1}
-	end := a.countWait(ctx, r)
-	return end(a.acquireWaiting(ctx, r))
+	return a.lockBy(ctx, &request{try: a.attempt, noHandOver: len(a.protocol.groups) > 1}, a.acquireWaiting)
 }
 
 // Holder returns the holder of the first key that is held; nil if all keys are free. It

@@ -134,14 +134,27 @@ func (b *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
 	return r.try(ctx, r)
 }
 
-// lock implements Lock for all kinds except [Fair].
+// lock implements Lock for most kinds.
 func (b *base) lock(ctx context.Context, r *request) (*Lease, error) {
+	return b.lockBy(ctx, r, b.acquireWaiting)
+}
+
+// lockBy implements Lock with acquire, which waits.
+func (b *base) lockBy(ctx context.Context, r *request, acquire func(context.Context, *request) (*Lease, error)) (*Lease, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	r.began = time.Now()
-	end := b.countWait(ctx, r)
-	return end(b.acquireWaiting(ctx, r))
+	b.client.waits.Add(1)
+	lease, err := acquire(ctx, r)
+	b.client.waits.Add(-1)
+	err = r.withHolder(ctx, err)
+	if err != nil && b.client.tasks.begin() {
+		defer b.client.tasks.done()
+		now := time.Now()
+		b.client.emit(Event{Kind: GaveUp, At: now, Key: b.key, Owner: b.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
+	}
+	return lease, err
 }
 
 func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
@@ -204,7 +217,7 @@ func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
 func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
 	token, err := r.token, error(nil)
 	if token == "" {
-		token, err = newToken(b.client.owner)
+		token, err = newToken(b.client.owner, plainToken)
 	}
 	if err != nil {
 		return nil, err
@@ -270,22 +283,6 @@ func (b *base) undoAttempt(r *request, token string, sent time.Time, acquire fut
 func (b *base) emitFailure(token string, err error) error {
 	b.client.emit(Event{Kind: Failed, At: time.Now(), Key: b.key, Owner: b.client.owner, Token: token, Err: err})
 	return err
-}
-
-// countWait counts a call of Lock until end is called. end gets the results of the
-// call and returns them.
-func (b *base) countWait(ctx context.Context, r *request) (end func(*Lease, error) (*Lease, error)) {
-	b.client.waits.Add(1)
-	return func(lease *Lease, err error) (*Lease, error) {
-		b.client.waits.Add(-1)
-		err = r.withHolder(ctx, err)
-		if err != nil && b.client.tasks.begin() {
-			defer b.client.tasks.done()
-			now := time.Now()
-			b.client.emit(Event{Kind: GaveUp, At: now, Key: b.key, Owner: b.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
-		}
-		return lease, err
-	}
 }
 
 // sinceWritten returns the time at which a request was written. This can be later than

@@ -77,22 +77,21 @@ func (f *Fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
 // Lock implements [Locker]. If the lock is held, Lock joins the queue on the server at
 // once. If ctx ends, it leaves the queue.
 func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
-	if err := f.check(ctx); err != nil {
-		return nil, err
-	}
-	r := &request{began: time.Now()}
-	end := f.countWait(ctx, r)
+	return f.lockBy(ctx, &request{}, f.acquireWaiting)
+}
+
+func (f *Fair) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	channel := f.protocol.(*fairProtocol).processChannel()
 	queue := f.client.notifier.reuse(channel)
 	if queue == nil {
 		lease, err := f.attempt(ctx, r)
 		if !errors.Is(err, ErrHeld) {
-			return end(lease, err)
+			return lease, err
 		}
 		queue = f.client.notifier.use(f.protocol.channel(), channel)
 	}
 	defer f.client.notifier.endUse(queue)
-	return end(f.waitInQueue(ctx, r, queue))
+	return f.waitInQueue(ctx, r, queue)
 }
 
 // waitInQueue waits in the server's queue. After an error with an unknown outcome it
@@ -151,7 +150,6 @@ func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 	}()
 	for {
 		if lease, err = w.tryAcquire(ctx, place); !errors.Is(err, ErrHeld) {
-			err = w.waitError(ctx, w.held, err)
 			break
 		}
 		w.held = err

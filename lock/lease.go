@@ -41,33 +41,18 @@ func newEntry(h *hold) *Lease {
 }
 
 // Key returns the name of the lock. For an [All] these are all keys, joined by ", ".
-func (l *Lease) Key() string {
-	if l.isZero() {
-		return ""
-	}
-	return l.hold.base.key
-}
+func (l *Lease) Key() string { return l.possession().base.key }
 
 // Token returns the value that identifies this holder on the server. A client that
 // knows it can release the lock.
-func (l *Lease) Token() string {
-	if l.isZero() {
-		return ""
-	}
-	return l.hold.token
-}
+func (l *Lease) Token() string { return l.possession().token }
 
 // Fence returns the fencing token, 0 unless [Options.Fence] is set. Every later holder
 // of the lock gets a larger number, as long as the server keeps its data. Send it with
 // every write that the lock protects, and have the resource refuse a number that is
 // smaller than the largest it has seen. A holder that does not know yet that its lease
 // has expired can then do no harm.
-func (l *Lease) Fence() int64 {
-	if l.isZero() {
-		return 0
-	}
-	return l.hold.fence
-}
+func (l *Lease) Fence() int64 { return l.possession().fence }
 
 // Deadline returns when the lease ends unless it is renewed, on the clock of this
 // process. The server frees the lock later than that.
@@ -87,6 +72,14 @@ func (l *Lease) Valid() bool { return !l.isZero() && !l.unlocked.Load() && l.hol
 
 // isZero reports whether l is nil or the zero value.
 func (l *Lease) isZero() bool { return l == nil || l.hold == nil }
+
+// possession returns the hold of the lease; that of a zero one is empty.
+func (l *Lease) possession() *hold {
+	if l.isZero() {
+		return &hold{base: &base{}}
+	}
+	return l.hold
+}
 
 // Context returns a context that ends with the lease. [context.Cause] is then one of
 // ErrReleased, ErrLost, ErrMaxHold and ErrClosed. A lost lease never becomes valid

@@ -22,10 +22,8 @@ const (
 	fairToken  = 0x80
 )
 
-// newToken returns a new token for an owner.
-func newToken(owner string) (string, error) { return makeToken(owner, plainToken) }
-
-func makeToken(owner string, kind byte) (string, error) {
+// newToken returns a new token of a kind for an owner.
+func newToken(owner string, kind byte) (string, error) {
 	if err := checkOwner(owner); err != nil {
 		return "", fmt.Errorf("lock: %w", err)
 	}
@@ -40,7 +38,7 @@ func makeToken(owner string, kind byte) (string, error) {
 // newProcessToken returns a new token that tells in which process its owner waits: its
 // last 12 characters are those of core.id.
 func (c *core) newProcessToken(owner string, kind byte) (string, error) {
-	token, err := makeToken(owner, kind)
+	token, err := newToken(owner, kind)
 	if err != nil {
 		return "", err
 	}

@@ -59,7 +59,6 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		lease, err = b.tryInQueue(ctx, r, queue, w)
 		backoff = min(2*backoff, maxBackoff)
 	}
-	err = b.waitError(ctx, held, err)
 	if err == nil {
 		held := queue.untilTurn(&HeldError{Token: lease.Token(), TTL: b.opts.keyTTL()})
 		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
@@ -108,15 +107,6 @@ func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *
 	}
 	r.acquired = r.owner.nextAcquire()
 	return r.try(ctx, r)
-}
-
-// waitError returns the error of a wait: err, the result of its last attempt. If ctx
-// ended during that attempt, err does not name the holder, and waitError adds held.
-func (b *base) waitError(ctx context.Context, held, err error) error {
-	if err == nil || ctx.Err() == nil || !errors.Is(held, ErrHeld) || errors.Is(err, ErrHeld) {
-		return err
-	}
-	return fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 }
 
 // capPoll returns pause, at most pollEvery.
