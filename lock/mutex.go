@@ -68,19 +68,9 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-// trySet acquires a lock without a fence by SET NX. If the lock is free, this costs
-// the server half as much as acquire. If not, the refusal does not name the holder, and
-// a second round trip runs the acquire script, which does, and which registers a waiter.
-// SET NX does not recognise its own token; this is safe because it is never sent twice.
+// trySet acquires a lock without a fence by SET NX: see scriptProtocol.setFirst.
 func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 	return m.acquireOnceBy(ctx, r, func(token string) future {
-		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", millis(m.opts.keyTTL()))
-		if r.queue != nil && r.queue.subscribedBoth() {
-			return m.protocol.(*scriptProtocol).afterSet(c, r.queue, token, m.opts.keyTTL())
-		}
-		c.fallback = fallback{afterNil, func() (*script, []string) {
-			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.keyTTL()))
-		}}
-		return c
+		return m.protocol.(*scriptProtocol).setFirst(ctx, token, m.opts.keyTTL(), r.queue)
 	})
 }

@@ -206,11 +206,10 @@ func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string, waite
 	return cmd
 }
 
-// trySetCmd takes a lock without a fence. If the lock is free, it costs the node
-// half of acquireCmd; if not, it takes another round trip.
+// trySetCmd takes a lock without a fence, as scriptProtocol.setFirst.
 func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
 	return &nodeCommand{
-		argv:    []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
+		argv:    setNX(a.redlock.key, a.token, ttl),
 		onReply: a.onAcquireReply,
 		fallback: fallback{afterNil, func() (*script, []string) {
 			cmd := a.acquireCmd(ttl, nil)
