@@ -399,33 +399,18 @@ type groupRelease struct {
 // wait implements [future]. If ctx ends first, it informs waiters of this process in the
 // background.
 func (r *groupRelease) wait(ctx context.Context) (any, error) {
-	reply, err := r.call.wait(ctx)
-	if err != nil && ctx.Err() != nil {
-		c := r.parts[0].core
-		c.tasks.spawn(func() {
-			if late, err := r.call.wait(c.alive); err == nil {
-				r.deliver(late)
-			}
-		})
-	}
-	if err == nil && !r.deliver(reply) {
+	reply, err := r.parts[0].core.waitAndDeliver(ctx, r.call, r.deliver)
+	replies, _ := reply.([]any)
+	if err == nil && (len(replies) != len(r.parts) || slices.Contains(replies, any(int64(0)))) {
 		return nil, nil
 	}
 	return int64(1), err
 }
 
-// deliver informs the waiters of this process that were woken. It returns false if the
-// token did not hold a key.
-func (r *groupRelease) deliver(reply any) (held bool) {
+// deliver informs the waiters of this process that were woken.
+func (r *groupRelease) deliver(reply any) {
 	replies, _ := reply.([]any)
-	held = len(replies) == len(r.parts)
-	for i, reply := range replies {
-		if reply == int64(0) {
-			held = false
-		}
-		if i < len(r.parts) {
-			r.parts[i].deliver(reply, grant{})
-		}
+	for i := range min(len(replies), len(r.parts)) {
+		r.parts[i].deliver(replies[i], grant{})
 	}
-	return held
 }

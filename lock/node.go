@@ -189,17 +189,10 @@ func (s *nodeState) onSend() {
 // onAcquire notes the reply to an acquire. It returns why the node has no vote: a
 // node that is not up long enough may have a copy and no vote.
 func (s *nodeState) onAcquire(key string, reply any, err error, minUptime time.Duration) error {
-	var held *HeldError
-	if err == nil {
-		held, _, err = parseAcquire(key, reply)
-	}
-	unknown := outcomeUnknown(err)
-	if held != nil {
-		err = held
-	}
+	err = holderOf(key, reply, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !unknown {
+	if errors.Is(err, ErrHeld) || !outcomeUnknown(err) {
 		s.inFlight--
 	}
 	s.held, s.err = err == nil, err
@@ -207,6 +200,17 @@ func (s *nodeState) onAcquire(key string, reply any, err error, minUptime time.D
 		s.err = s.node.checkUptime(minUptime)
 	}
 	return s.err
+}
+
+// holderOf returns err, or the holder whom the reply to an acquire or a peek names.
+func holderOf(key string, reply any, err error) error {
+	if err == nil {
+		var held *HeldError
+		if held, _, err = parseAcquire(key, reply); held != nil {
+			return held
+		}
+	}
+	return err
 }
 
 // onExtend notes the reply to an extension, and returns why the copy was not extended.
@@ -225,14 +229,10 @@ func (s *nodeState) onExtend(reply any, err error) error {
 
 // onPeek notes the reply to a peek, and returns why the node would not grant the lock.
 func (s *nodeState) onPeek(key string, reply any, err error, minUptime time.Duration) error {
-	switch {
-	case err == nil && reply == nil:
+	if err == nil && reply == nil {
 		err = s.node.checkUptime(minUptime)
-	case err == nil:
-		var holder *HeldError
-		if holder, _, err = parseAcquire(key, reply); holder != nil {
-			err = holder
-		}
+	} else {
+		err = holderOf(key, reply, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

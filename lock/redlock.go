@@ -102,7 +102,7 @@ func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 	set := r.redlock.set
 	round := &acquireRound{attempt: r.redlock.newAttempt(), results: make(nodeResults, len(set.nodes))}
 	round.askAll(round.sendPeek, unasked)
-	err := round.await(ctx, func() bool { return round.results.inState(asked) == 0 })
+	err := round.round.await(ctx, func() bool { return round.results.inState(asked) == 0 })
 	if err == nil && round.results.inState(free) >= set.majority() {
 		return nil, nil
 	}

@@ -75,13 +75,13 @@ func (r *acquireRound) wait(ctx context.Context) (any, error) {
 // run asks nodes until the outcome is certain. The first node has been asked before.
 func (r *acquireRound) run(ctx context.Context) error {
 	for checked := false; r.firstNode >= 0; r.askNext() {
-		if err := r.await(ctx, func() bool { return r.results[r.firstNode].state != asked }); err != nil {
+		if err := r.round.await(ctx, func() bool { return r.results[r.firstNode].state != asked }); err != nil {
 			return err
 		}
 		switch r.results[r.firstNode].state {
 		case granted:
 			r.askAll(r.sendAcquire, unasked)
-			return r.await(ctx, r.decided)
+			return r.round.await(ctx, r.decided)
 		case heldByOther:
 			if checked {
 				return nil // a second node is held: this is no stray copy
@@ -115,7 +115,7 @@ func (r *acquireRound) askNext() {
 // the free nodes can be asked.
 func (r *acquireRound) checkHolder(ctx context.Context) error {
 	r.askAll(r.sendPeek, unasked)
-	if err := r.await(ctx, r.decided); err != nil || r.hopeless() {
+	if err := r.round.await(ctx, r.decided); err != nil || r.hopeless() {
 		return err
 	}
 	limit := r.attempt.redlock.nodeTimeout
@@ -125,7 +125,7 @@ func (r *acquireRound) checkHolder(ctx context.Context) error {
 		}
 		r.askAll(r.sendPeek, asked, heldByOther, free)
 		known := func() bool { return r.decided() && r.results[r.firstNode].state != asked }
-		if err := r.await(ctx, known); err != nil || r.hopeless() {
+		if err := r.round.await(ctx, known); err != nil || r.hopeless() {
 			return err
 		}
 	}
@@ -204,11 +204,6 @@ func (r *acquireRound) count(reply nodeReply) {
 	}
 }
 
-// await waits until enough returns true.
-func (r *acquireRound) await(ctx context.Context, enough func() bool) error {
-	return r.round.await(ctx, enough)
-}
-
 // hopeless reports whether too few nodes can still grant the lock.
 func (r *acquireRound) hopeless() bool {
 	return r.results.inState(unasked, asked, free, granted) < r.attempt.redlock.set.majority()
@@ -241,7 +236,7 @@ func (r *acquireRound) raiseFence(ctx context.Context) error {
 		return nil
 	}
 	top := r.results.topFence()
-	raise := &fenceRaise{}
+	raise := &extension{} // of the counters
 	round, cmd := r.attempt.newRound(raise, len(r.results)), r.attempt.raiseFenceCmd(top)
 	for i, result := range r.results {
 		if result.fence == top {
@@ -251,24 +246,14 @@ func (r *acquireRound) raiseFence(ctx context.Context) error {
 		}
 	}
 	round.allSent()
-	enough := func() bool { return raise.raised >= r.attempt.redlock.set.majority() }
+	enough := func() bool { return raise.done >= r.attempt.redlock.set.majority() }
 	if err := round.await(ctx, enough); err != nil {
 		return err
 	}
 	if !enough() {
-		return round.noQuorumError(raise.raised)
+		return round.noQuorumError(raise.done)
 	}
 	return nil
-}
-
-// fenceRaise counts the nodes whose counter is at least a fencing token.
-type fenceRaise struct{ raised int }
-
-// count implements [counter].
-func (f *fenceRaise) count(reply nodeReply) {
-	if reply.err == nil {
-		f.raised++
-	}
 }
 
 // nodeResult is what one node replied.
@@ -295,22 +280,16 @@ const (
 // newNodeResult reads a reply. The reply to an acquire is the fencing token, to SET OK.
 func newNodeResult(reply nodeReply) nodeResult {
 	fence, fenced := reply.reply.(int64)
+	var held *HeldError
 	switch {
+	case errors.As(reply.err, &held):
+		return nodeResult{state: heldByOther, holder: held}
 	case reply.err != nil:
-		return failedResult(reply.err)
+		return nodeResult{state: failed}
 	case fenced || reply.reply == "OK":
 		return nodeResult{state: granted, fence: fence}
 	}
 	return nodeResult{state: free}
-}
-
-// failedResult reads the error of a reply.
-func failedResult(err error) nodeResult {
-	var held *HeldError
-	if errors.As(err, &held) {
-		return nodeResult{state: heldByOther, holder: held}
-	}
-	return nodeResult{state: failed}
 }
 
 // inState returns the number of nodes in one of these states.

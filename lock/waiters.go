@@ -282,16 +282,21 @@ type handover struct {
 
 // wait implements [future]. If ctx ends first, it informs the waiter in the background.
 func (h *handover) wait(ctx context.Context) (any, error) {
-	reply, err := h.call.wait(ctx)
-	if err != nil && ctx.Err() != nil {
-		c := h.protocol.core
+	return h.protocol.core.waitAndDeliver(ctx, h.call, func(reply any) { h.protocol.deliver(reply, h.grant) })
+}
+
+// waitAndDeliver waits for the reply to a release, and has it delivered, also after the end of ctx.
+func (c *core) waitAndDeliver(ctx context.Context, release *call, deliver func(reply any)) (any, error) {
+	reply, err := release.wait(ctx)
+	if err == nil {
+		deliver(reply)
+	} else if ctx.Err() != nil {
 		c.tasks.spawn(func() {
-			if late, err := h.call.wait(c.alive); err == nil {
-				h.protocol.deliver(late, h.grant)
+			if late, err := release.wait(c.alive); err == nil {
+				deliver(late)
 			}
 		})
 	}
-	h.protocol.deliver(reply, h.grant)
 	return reply, err
 }
 
