@@ -136,7 +136,8 @@ func sentinelOf(err error) error {
 	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
 		return nil
 	}
-	text := scriptError(reply.Error())
+	text := reply.Error()
+	text = text[len(scriptPrefix.FindString(text)):]
 	for _, r := range replies {
 		if strings.HasPrefix(text, r.text) {
 			return r.sentinel
@@ -149,17 +150,9 @@ func sentinelOf(err error) error {
 // command inside a script.
 var scriptPrefix = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?\d+: )+-?`)
 
-// scriptError returns text without scriptPrefix.
-func scriptError(text string) string {
-	return text[len(scriptPrefix.FindString(text)):]
-}
-
 // transient reports whether a later attempt may succeed. err may come from the
 // connection or from describe.
 func transient(err error) bool {
-	if err == nil {
-		return false
-	}
 	switch sentinelOf(err) {
 	case ErrLoading, ErrMisconfigured, ErrReadOnly, ErrNotReplicated, ErrOOM:
 		return true
@@ -179,9 +172,6 @@ func outcomeUnknown(err error) bool {
 
 // neverSent reports whether a command that ended with err was not sent.
 func neverSent(err error) bool {
-	if err == nil {
-		return false
-	}
 	var op *net.OpError
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrArgument) || errors.As(err, &op) && op.Op == "dial"
 }

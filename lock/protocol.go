@@ -130,8 +130,14 @@ func (p *scriptProtocol) publishCounts() int {
 	return 1
 }
 
-// processChannel returns the channel on which waiters of this process receive messages.
-func (p *scriptProtocol) processChannel() string { return p.freeChannel + ":" + processOf(p.core.id) }
+// processChannel returns the channel on which waiters of this process receive messages; empty
+// if a release wakes all processes.
+func (p *scriptProtocol) processChannel() string {
+	if p.broadcast {
+		return ""
+	}
+	return p.freeChannel + ":" + processOf(p.core.id)
+}
 
 func (p *scriptProtocol) channel() string { return p.freeChannel }
 

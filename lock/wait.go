@@ -75,21 +75,17 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 // processChannel returns the channel on which a release wakes this process only; empty
 // if releases of this kind of lock wake all processes.
 func (b *base) processChannel() string {
-	var p *scriptProtocol
-	switch protocol := b.protocol.(type) {
+	switch p := b.protocol.(type) {
 	case *scriptProtocol:
-		p = protocol
+		return p.processChannel()
 	case *rwProtocol:
-		if protocol.mode == writeMode {
-			p = protocol.writers
+		if p.mode == writeMode {
+			return p.writers.processChannel()
 		}
 	case *redlockAttempt:
-		p = protocol.redlock.firstNode
+		return p.redlock.firstNode.processChannel()
 	}
-	if p == nil || p.broadcast {
-		return ""
-	}
-	return p.processChannel()
+	return ""
 }
 
 // tryInQueue tries once, as w, a waiter in queue; nil = there is none yet. If the lock is

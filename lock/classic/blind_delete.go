@@ -1,8 +1,6 @@
 package classic
 
-import (
-	"context"
-)
+import "context"
 
 var blindDelete = script("blind_delete")
 
@@ -16,8 +14,6 @@ var blindDelete = script("blind_delete")
 // The Mutex of package lock is sound: every attempt has its own token, and a script
 // deletes the key only if it has that token.
 type BlindDelete struct{ party }
-
-var _ Lock = (*BlindDelete)(nil)
 
 // NewBlindDelete returns a client's view of the lock; key is used unchanged.
 func NewBlindDelete(rdb Client, key string, o Options) *BlindDelete {

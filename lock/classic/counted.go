@@ -40,8 +40,6 @@ type Counted struct {
 	held *tenure // nil = the counter is 0
 }
 
-var _ Lock = (*Counted)(nil)
-
 // NewCounted returns a new owner's view of the lock; key is used unchanged.
 func NewCounted(rdb Client, key string, o Options) *Counted {
 	return &Counted{party: newParty(rdb, key, o), renewals: o.Renewals, renewing: new(atomic.Bool)}

@@ -1,8 +1,6 @@
 package classic
 
-import (
-	"context"
-)
+import "context"
 
 // ExistsSet is a form of the fourth article: EXISTS and, if the key does not exist, SET with
 // an expiry. DEL unlocks.
@@ -14,8 +12,6 @@ import (
 //
 // The Mutex of package lock is sound: the server checks and sets in one step.
 type ExistsSet struct{ party }
-
-var _ Lock = (*ExistsSet)(nil)
 
 // NewExistsSet returns a client's view of the lock; key is used unchanged.
 func NewExistsSet(rdb Client, key string, o Options) *ExistsSet {

@@ -19,8 +19,6 @@ import (
 // The Mutex of package lock is sound: the server compares and deletes in one step.
 type GetThenDel struct{ party }
 
-var _ Lock = (*GetThenDel)(nil)
-
 // NewGetThenDel returns a client's view of the lock; key is used unchanged.
 func NewGetThenDel(rdb Client, key string, o Options) *GetThenDel {
 	return &GetThenDel{newParty(rdb, key, o)}

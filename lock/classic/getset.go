@@ -30,8 +30,6 @@ type Getset struct {
 	tolerance time.Duration // 0 = the form of the first article
 }
 
-var _ Lock = (*Getset)(nil)
-
 // NewGetset returns a client's view of the lock; key is used unchanged.
 func NewGetset(rdb Client, key string, o Options) *Getset {
 	l := &Getset{party: newParty(rdb, key, o)}

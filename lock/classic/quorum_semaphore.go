@@ -34,8 +34,6 @@ type QuorumSemaphore struct {
 	permits int
 }
 
-var _ Lock = (*QuorumSemaphore)(nil)
-
 // NewQuorumSemaphore returns a client's view of the semaphore; key is used unchanged on
 // all nodes. The clients of the nodes should obey the deadline of their context, because
 // a node has nodeTimeout for its reply.

@@ -1,8 +1,6 @@
 package classic
 
-import (
-	"context"
-)
+import "context"
 
 // SetnxExpire is a form of the first, the second and the fourth article, from before SET
 // could set an expiry: SETNX of a 1, then EXPIRE, and DEL to unlock. The first article
@@ -15,8 +13,6 @@ import (
 //
 // The Mutex of package lock is sound: one command sets the value and the expiry.
 type SetnxExpire struct{ party }
-
-var _ Lock = (*SetnxExpire)(nil)
 
 // NewSetnxExpire returns a client's view of the lock; key is used unchanged.
 func NewSetnxExpire(rdb Client, key string, o Options) *SetnxExpire {
