@@ -399,7 +399,11 @@ type groupRelease struct {
 // wait implements [future]. If ctx ends first, it informs waiters of this process in the
 // background.
 func (r *groupRelease) wait(ctx context.Context) (any, error) {
-	reply, err := r.parts[0].core.waitAndDeliver(ctx, r.call, r.deliver)
+	reply, err := r.call.wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		r.parts[0].core.deliverLate(r.call, r.deliver)
+	}
+	r.deliver(reply)
 	replies, _ := reply.([]any)
 	if err == nil && (len(replies) != len(r.parts) || slices.Contains(replies, any(int64(0)))) {
 		return nil, nil

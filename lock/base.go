@@ -161,22 +161,21 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	if b.opts.Wait.Poll > 0 {
 		return b.poll(ctx, r)
 	}
-	for channel := b.protocol.channel(); ; {
+	channel, local := b.protocol.channel(), (*localQueue)(nil)
+	for local == nil {
 		acquired := r.owner.nextAcquire() // before holdsAny: no acquire is missed in between
 		if r.owner.holdsAny() || r.shared && !b.client.localQueues.busy(channel) {
 			if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
 				return lease, err
 			}
 		}
-		local, err := b.client.localQueues.enter(ctx, b.client, channel, acquired)
-		if err != nil {
+		var err error
+		if local, err = b.client.localQueues.enter(ctx, b.client, channel, acquired); err != nil {
 			return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
 		}
-		if local != nil {
-			defer b.client.localQueues.leave(local)
-			return b.waitAndAcquire(ctx, r, local)
-		}
 	}
+	defer b.client.localQueues.leave(local)
+	return b.waitAndAcquire(ctx, r, local)
 }
 
 // withHolder adds the last seen holder to the error of a wait that ended with ctx. The
@@ -346,11 +345,13 @@ func (c *core) awaitUndos(ctx context.Context) error {
 	if c.transport.Clustered() {
 		return nil
 	}
-	err := c.undos.Acquire(ctx, 1)
-	if err == nil {
-		c.undos.Release(1)
+	if !c.undos.TryAcquire(1) {
+		if err := c.undos.Acquire(ctx, 1); err != nil {
+			return err
+		}
 	}
-	return err
+	c.undos.Release(1)
+	return nil
 }
 
 // undo releases a lock whose acquire has an unknown outcome: see releaseUntil.

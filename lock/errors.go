@@ -153,6 +153,9 @@ var scriptPrefix = regexp.MustCompile(`^ERR Error running script \(call to f_[0-
 // transient reports whether a later attempt may succeed. err may come from the
 // connection or from describe.
 func transient(err error) bool {
+	if err == nil {
+		return false
+	}
 	switch sentinelOf(err) {
 	case ErrLoading, ErrMisconfigured, ErrReadOnly, ErrNotReplicated, ErrOOM:
 		return true
@@ -172,6 +175,9 @@ func outcomeUnknown(err error) bool {
 
 // neverSent reports whether a command that ended with err was not sent.
 func neverSent(err error) bool {
+	if err == nil { // the usual case: errors.As allocates
+		return false
+	}
 	var op *net.OpError
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrArgument) || errors.As(err, &op) && op.Op == "dial"
 }

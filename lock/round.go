@@ -209,7 +209,7 @@ func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string, waite
 // trySetCmd takes a lock without a fence, as scriptProtocol.setFirst.
 func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
 	return &nodeCommand{
-		argv:    setNX(a.redlock.key, a.token, ttl),
+		argv:    []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
 		onReply: a.onAcquireReply,
 		fallback: fallback{afterNil, func() (*script, []string) {
 			cmd := a.acquireCmd(ttl, nil)

@@ -179,11 +179,18 @@ func (r *registering) wait(ctx context.Context) (any, error) {
 // round trip runs the acquire script, which does, and which registers the process in q; nil =
 // it does not wait. SET NX does not recognise its own token; this is safe because it is never
 // sent twice.
-func (p *scriptProtocol) setFirst(ctx context.Context, token string, ttl time.Duration, q *waitQueue) *registering {
-	r := &registering{call: sendPlain(ctx, p.transport, setNX(p.keys[0], token, ttl)...), protocol: p, queue: q}
-	r.fallback = fallback{afterNil, func() (*script, []string) {
+func (p *scriptProtocol) setFirst(ctx context.Context, token string, ttl time.Duration, q *waitQueue) future {
+	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", millis(ttl))
+	if q == nil {
+		c.fallback = fallback{afterNil, func() (*script, []string) {
+			return p.scripts.acquire, append(p.scripts.acquire.argv(nil, p.keys), token, millis(ttl))
+		}}
+		return c
+	}
+	r := &registering{call: c, protocol: p, queue: q}
+	c.fallback = fallback{afterNil, func() (*script, []string) {
 		args := []any{token, ttl.Milliseconds(), ""}
-		if q != nil && q.subscribedBoth() {
+		if q.subscribedBoth() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			args = append(args, r.begin(token, false, true)...)
@@ -191,11 +198,6 @@ func (p *scriptProtocol) setFirst(ctx context.Context, token string, ttl time.Du
 		return p.scripts.acquire, appendArgs(p.scripts.acquire.argv(nil, p.keys), args)
 	}}
 	return r
-}
-
-// setNX returns the command that acquires a free lock whose value is the token.
-func setNX(key, token string, ttl time.Duration) []string {
-	return []string{"set", key, token, "nx", "px", millis(ttl)}
 }
 
 // noteRegistered notes that the process may be registered for the lock of p.
@@ -282,22 +284,22 @@ type handover struct {
 
 // wait implements [future]. If ctx ends first, it informs the waiter in the background.
 func (h *handover) wait(ctx context.Context) (any, error) {
-	return h.protocol.core.waitAndDeliver(ctx, h.call, func(reply any) { h.protocol.deliver(reply, h.grant) })
-}
-
-// waitAndDeliver waits for the reply to a release, and has it delivered, also after the end of ctx.
-func (c *core) waitAndDeliver(ctx context.Context, release *call, deliver func(reply any)) (any, error) {
-	reply, err := release.wait(ctx)
+	reply, err := h.call.wait(ctx)
 	if err == nil {
-		deliver(reply)
+		h.protocol.deliver(reply, h.grant)
 	} else if ctx.Err() != nil {
-		c.tasks.spawn(func() {
-			if late, err := release.wait(c.alive); err == nil {
-				deliver(late)
-			}
-		})
+		h.protocol.core.deliverLate(h.call, func(reply any) { h.protocol.deliver(reply, h.grant) })
 	}
 	return reply, err
+}
+
+// deliverLate has the reply to a release delivered, for which its caller does not wait.
+func (c *core) deliverLate(release *call, deliver func(reply any)) {
+	c.tasks.spawn(func() {
+		if late, err := release.wait(c.alive); err == nil {
+			deliver(late)
+		}
+	})
 }
 
 // deliver informs a waiter of this process of the reply to a release.
