@@ -48,8 +48,6 @@ type All struct {
 	parts    []base       // the keys, in sorted order
 }
 
-var _ Locker = (*All)(nil)
-
 // All returns the lock over these keys, 1 to 100 different ones. Their order does not
 // matter, and a key that is given twice counts once. It sends nothing. Lock and TryLock
 // report invalid keys and options as [ErrArgument]. [Options.Fence] and

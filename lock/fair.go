@@ -44,8 +44,6 @@ const (
 // waiters; they vanish with the last waiter.
 type Fair struct{ base }
 
-var _ Locker = (*Fair)(nil)
-
 // Fair returns the lock with that name. It sends nothing. Lock and TryLock report
 // invalid options as [ErrArgument]. [Options.Wait] must be zero, because waiters of a
 // fair lock receive messages.

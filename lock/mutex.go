@@ -23,8 +23,6 @@ const mutexEnds = "local ends, i = redis.call('GET', KEYS[1]) == ARGV[1], 2\n"
 // A Mutex is a handle, not a held lock: many goroutines may use one concurrently.
 type Mutex struct{ base }
 
-var _ Locker = (*Mutex)(nil)
-
 // Mutex returns the lock with that name; key is used unchanged. It sends nothing. Lock
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) Mutex(key string, o Options) *Mutex {

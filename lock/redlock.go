@@ -35,8 +35,6 @@ type Redlock struct {
 	redlock *redlockKey
 }
 
-var _ Locker = (*Redlock)(nil)
-
 // Redlock returns the lock with this key, which is the same on every node. It sends
 // nothing. Lock and TryLock return [ErrArgument] for options that cannot work.
 // [Options.Replicas] must be zero: a quorum needs no replicas.

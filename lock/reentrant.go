@@ -34,8 +34,6 @@ type Reentrant struct {
 	held currentHold
 }
 
-var _ Locker = (*Reentrant)(nil)
-
 // Reentrant returns a new owner of the lock with that name. It sends nothing. Lock and
 // TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {

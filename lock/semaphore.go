@@ -37,8 +37,6 @@ type Semaphore struct {
 	storedKey string          // key of the stored limit; empty = there can be none
 }
 
-var _ Locker = (*Semaphore)(nil)
-
 // Semaphore returns the semaphore with that name, for at most limit holders; key is used
 // unchanged. It sends nothing. Lock and TryLock report invalid options and a limit below
 // 1 as [ErrArgument]. All clients should use the same limit. A client whose limit is

@@ -267,11 +267,7 @@ func Poll(ctx context.Context, l Lock, pause time.Duration, maxTries int) (Hold,
 		if !errors.Is(err, ErrHeld) {
 			return hold, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		time.Sleep(pause)
 	}
 	return nil, ErrHeld
 }
