@@ -46,7 +46,7 @@ var vocabulary = usesOf(map[wordUse]string{
 	noun: `string strings setting settings staging pricing shipping billing rating ranking trending pending listing booking
 		meeting training tracking landing onboarding marketing messaging routing mapping morning evening building
 		warning logging waiting missing incoming outgoing following streaming spring greeting typing rolling`,
-	logIn: `login logins signin logon password passwd otp captcha fail failed failures code pin bruteforce`,
+	logIn: `login logins signin logon password passwd otp captcha valid verify verification fail failed failure failures bruteforce`,
 })
 
 // usesOf returns the uses of each word, from the words with each use.
