@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"locktop/internal/humanize"
@@ -78,7 +79,12 @@ func atLeast(r contention.Source) string {
 	return ""
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
+func percent(share float64) string {
+	if math.IsNaN(share) {
+		return "?"
+	}
+	return fmt.Sprintf("%.0f%%", 100*share)
+}
 
 func quantile(q contention.Quantile) string {
 	if q.AtLeast {
@@ -128,13 +134,13 @@ type Span struct {
 
 // ContentionClass is the contention for the locks of a class.
 type ContentionClass struct {
-	Class         string  `json:"class"`
-	DB            int     `json:"db"`
-	LockCount     int     `json:"lock_count"`
-	HeldShare     float64 `json:"held_share"`
-	AttemptCount  int     `json:"attempt_count,omitzero"`
-	AcquiredCount *int    `json:"acquired_count,omitzero"`
-	*ClassWaits           // nil: no waiting was seen
+	Class         string   `json:"class"`
+	DB            int      `json:"db"`
+	LockCount     int      `json:"lock_count"`
+	HeldShare     *float64 `json:"held_share,omitzero"`
+	AttemptCount  int      `json:"attempt_count,omitzero"`
+	AcquiredCount *int     `json:"acquired_count,omitzero"`
+	*ClassWaits            // nil: no waiting was seen
 }
 
 // ClassWaits is the waiting for the locks of a class.
@@ -192,7 +198,10 @@ func ContentionOf(r contention.Report, last keyspace.Snapshot, n int) Contention
 func spanOf(s contention.Span) Span { return Span{Timestamp(s.From), Timestamp(s.Until)} }
 
 func classOf(c contention.Class) ContentionClass {
-	j := ContentionClass{Class: Text(c.Name), DB: c.DB, LockCount: c.Locks, HeldShare: c.Held, AttemptCount: c.Attempts}
+	j := ContentionClass{Class: Text(c.Name), DB: c.DB, LockCount: c.Locks, AttemptCount: c.Attempts}
+	if !math.IsNaN(c.Held) {
+		j.HeldShare = &c.Held
+	}
 	if c.Attempts > 0 {
 		j.AcquiredCount = &c.Acquired
 	}

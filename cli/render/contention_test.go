@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -53,8 +54,9 @@ watched for 21 s, MONITOR ran for 2.0 s of it
 	check.True(t, squeezed(got) == squeezed(want), "it prints\n%s\nwant\n%s", got, want)
 	out.Reset()
 	r := someContention()
-	r.Monitored = contention.Span{}
-	if err := Contention(&out, r, true, 1, 60); err != nil || !strings.Contains(out.String(), "0:order:*") || strings.Contains(out.String(), "job") ||
+	r.Monitored, r.Classes[0].Held = contention.Span{}, math.NaN() // it was watched for no time
+	check.True(t, classOf(r.Classes[0]).HeldShare == nil && *classOf(r.Classes[1]).HeldShare == 1, "the shares of the time are %+v", r.Classes)
+	if err := Contention(&out, r, true, 1, 60); err != nil || !strings.Contains(out.String(), "0:order:*") || !strings.Contains(out.String(), " ? ") || strings.Contains(out.String(), "job") ||
 		!strings.Contains(out.String(), "clients that only poll are seen with --monitor") {
 		t.Errorf("%v: it prints\n%s", err, out.String())
 	}

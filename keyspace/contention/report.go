@@ -31,7 +31,7 @@ type Class struct {
 	DB          int
 	Name        string
 	Locks       int           // that were seen
-	Held        float64       // share of the time during which a lock of the class is held, on average
+	Held        float64       // share of the time during which a lock of the class is held, on average; NaN = it was watched for no time
 	Source      Source        // how the waiting is known; "" = none was seen
 	MostWaiting int           // the most clients that waited at the same time
 	Blocked     float64       // seconds of waiting per second: clients that wait, on average
@@ -139,9 +139,7 @@ func (g *Ledger) judge(a *account) (Past, names) {
 		}
 		best.attempts, best.acquired = w.attempted, w.acquired
 	}
-	if watched := g.watched.Duration(); watched > 0 {
-		best.Held = heldFor(states, g.watched.Until).Seconds() / watched.Seconds()
-	}
+	best.Held = heldFor(states, g.watched.Until).Seconds() / g.watched.Duration().Seconds()
 	return best, n
 }
 
