@@ -131,7 +131,11 @@ func (p *program) explain(o *explainOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	b := incident.NewBuilder(o.keep())
+	var keep func(keyspace.ID) bool // nil = all
+	if o.key.key != "" {
+		keep = func(id keyspace.ID) bool { return id.Key == o.key.key }
+	}
+	b := incident.NewBuilder(keep)
 	if err := r.Walk(from, to, b, b.Load); err != nil {
 		return fmt.Errorf("explain %s: %w", name, err)
 	}
@@ -154,14 +158,6 @@ func (p *program) explain(o *explainOptions, name string) error {
 }
 
 func momentText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
-// keep selects the locks with the key; nil means all.
-func (o *explainOptions) keep() func(keyspace.ID) bool {
-	if o.key.key == "" {
-		return nil
-	}
-	return func(id keyspace.ID) bool { return id.Key == o.key.key }
-}
 
 // window returns the time to explain.
 func (o *explainOptions) window(r *recording.Reader) (from, to time.Time, err error) {

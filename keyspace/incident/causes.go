@@ -75,10 +75,8 @@ var (
 func holderOf(f *fault) string { return name(f.hold.Holder.Name()) }
 
 func saysGone(w *writer, f *fault) string {
-	moved := w.moved(f.hold)
-	if moved != "" {
-		moved = " By " + clock(f.hold.Moved.At) + " " + moved + "."
-	}
+	how := w.moved(f.hold)
+	moved := map[bool]string{true: " By " + clock(f.hold.Moved.At) + " " + how + "."}[how != ""]
 	return saying("The connection of {holder}, which held {lock}, had ended by {from}, and the lock stayed held until {end}."+moved+"{slowly}")(w, f)
 }
 

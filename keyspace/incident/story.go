@@ -234,10 +234,7 @@ func (w *writer) tell(f *fault) []Line {
 
 // takes says how a hold began after another one.
 func (w *writer) takes(h, last *holds.Hold) string {
-	if h.Holder.ID == last.Holder.ID || h.Holder.ID == w.t.brought {
-		return " has it"
-	}
-	return " acquired it"
+	return map[bool]string{true: " has it", false: " acquired it"}[h.Holder.ID == last.Holder.ID || h.Holder.ID == w.t.brought]
 }
 
 // overlap says that the former holder may still have worked.
@@ -318,10 +315,7 @@ func (w *writer) endOf(h *holds.Hold) string {
 	if d := h.Holder.Expires.Sub(h.To.At); d > 0 {
 		left = ", " + long(d) + " before its deadline"
 	}
-	policy := ""
-	if w.b.policy != "" {
-		policy = " (maxmemory-policy " + w.b.policy + ")"
-	}
+	policy := map[bool]string{true: " (maxmemory-policy " + w.b.policy + ")"}[w.b.policy != ""]
 	switch {
 	case h.Lasts():
 		return "still held at the last frame"
