@@ -46,7 +46,10 @@ func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
-		t.Cleanup(e.Close)
+		t.Cleanup(func() { // go-redis may dial in the background, and once more after 0.1 s
+			e.Close()
+			time.Sleep(time.Second)
+		})
 		r := newRig(t, e.Addr(), e.Dial)
 		r.fake = true
 		f(r)
