@@ -27,7 +27,7 @@ func locktopSemaphore() keyspace.Format {
 			return isToken || isLimit
 		}),
 		Companion: func(key string) bool { return isLocktopCompanion(key, "limit") },
-		Related:   locktopBeside("fence", "limit", "waiters"),
+		Related:   locktopBeside("limit", "waiters"),
 		Decode:    decodeLocktopSemaphore,
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
@@ -50,7 +50,7 @@ func locktopLimit(element string) (int, bool) {
 }
 
 func decodeLocktopSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	l := keyspace.Lock{Kind: keyspace.Semaphore, Fence: locktopFence(e)}
+	l := keyspace.Lock{Kind: keyspace.Semaphore}
 	limited := e.Truncated() // else the limit must be the last element
 	if n, ok := count(e.Related[locktopName(e.Key, "limit")].Value); ok {
 		l.Limit = n
@@ -88,14 +88,13 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 	)
 	return []keyspace.Sample{
 		sample("two of three permits in use, one of a holder that died, and a process waits", 25*time.Second, keyspace.Lock{
-			Key: "gpu:0", Kind: keyspace.Semaphore, Limit: 3, Remaining: 1, Fence: 311,
+			Key: "gpu:0", Kind: keyspace.Semaphore, Limit: 3, Remaining: 1,
 			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1}, {ID: b, Label: "web-2:12", Depth: 1}},
 			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
 			"DEL gpu:0 {gpu:0}:waiters",
 			"ZADD gpu:0 {ms-50000} "+c+" {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:3",
 			"PEXPIRE gpu:0 25000",
-			"SET {gpu:0}:fence 311",
 			"ZADD {gpu:0}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
 			"PEXPIRE {gpu:0}:waiters 25000"),
 		sample("more permits in use than the limit, which was lowered", 25*time.Second, keyspace.Lock{
