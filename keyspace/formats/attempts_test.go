@@ -29,7 +29,7 @@ var sent = map[string][]attempt{
 	"locktop-rw":        {{"evalsha 536e6e 1 load:a w client-1~01a20e37-e8b3-7736-b89d-325473879bb2 5000 1 client-1~76a51ad10e08 750 {load:a}:free vm:1~76a51ad10e08 1", "load:a", "client-1~01a20e37-e8b3-7736-b89d-325473879bb2"}},
 	"locktop-semaphore": {{"evalsha a3ac9b 1 load:a client-3~01a20e38-0040-72ef-bda0-d6cbc4014bb0 5000 2 {load:a}:limit", "load:a", "client-3~01a20e38-0040-72ef-bda0-d6cbc4014bb0"}},
 	"redsync":           {{"set load:a kFdoYH0xKruSNwCHu3t97w== ex 5 nx", "load:a", "kFdoYH0xKruSNwCHu3t97w=="}},
-	"redislock":         {{"evalsha 80a1b5 1 load:a TE6ccP0c-qqCCEvqLmjPJA 22 5000", "load:a", "TE6ccP0c-qqCCEvqLmjPJA"}, {"SET load:a worker-3 NX PX 5000", "load:a", "worker-3"}}, // the second one is of dineshgowda24/redislock
+	"redislock":         {{"evalsha 80a1b5 1 load:a TE6ccP0c-qqCCEvqLmjPJA 22 5000", "load:a", "TE6ccP0c-qqCCEvqLmjPJA"}, {"SET load:a worker-3 NX PX 5000", "load:a", "worker-3"}, {"eval x 1 load:a hmJKBqn2+RZWqvlXzOoj01 5000", "load:a", "hmJKBqn2+RZWqvlXzOoj01"}}, // the others are of dineshgowda24/redislock and @redis-kit/lock
 	"redis-py":          {{"SET load:a 6bfcad0ae81d11f1875b02fc00000001 PX 5000 NX", "load:a", "6bfcad0ae81d11f1875b02fc00000001"}},
 	"rueidislock":       {{"EVAL script 1 rueidislock:0:a \xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG 1795534837691", "rueidislock:0:a", "\xdf?\x9b\xb5:.y\xfdg\xfb\xb2\x0b\xfe\xd2\x06\xab\xed\b\xd5\x00_\xd0NG"}},
 	"lynx":              {{"EVALSHA 3c1a 3 {lynx:lock:a}:owner {lynx:lock:a}:count {lynx:lock:a}:token vm-10.0.0.7-4242-1-" + hex32 + " 10000 604800000", "{lynx:lock:a}:owner", "vm-10.0.0.7-4242-1-" + hex32}},
@@ -109,7 +109,7 @@ func TestOtherCommandsAreNoAttempts(t *testing.T) {
 		"locktop-rw":        {"evalsha fc031c 1 load:a w client-1~01a20e37-e8b3-7736-b89d-325473879bb2 0 {load:a}:open {load:a}:free vm:1~76a51ad10e08"},
 		"locktop-semaphore": {"evalsha aec697 1 load:a client-2~01a20e38-003e-7880-bfe0-003529967b2a 2 {load:a}:free vm:15457~5daabe5f32dd"},
 		"redsync":           {"evalsha e95083 1 load:a kFdoYH0xKruSNwCHu3t97w==", "set load:a kFdoYH0xKruSNwCHu3t97w== ex 5 xx"},
-		"redislock":         {"evalsha 1f 1 load:a TE6ccP0c-qqCCEvqLmjPJA", "evalsha 2f 1 load:a TE6ccP0c-qqCCEvqLmjPJA 5000"},
+		"redislock":         {"evalsha 1f 1 load:a TE6ccP0c-qqCCEvqLmjPJA"},
 		"lynx":              {"evalsha 4d 2 load:a load:b vm-10.0.0.7-4242-1-" + hex32 + " 0", "evalsha 5e 2 load:a load:b vm-10.0.0.7-4242-1-" + hex32 + " 10000"},
 		"set-nx":            {"SET load:a nx", "SET", "EVAL", "EVAL x", "EVAL x 99 load:a b369994d-b49e-4000-9c25-09d6a547c345 5000", "EVAL x -1 load:a", "SET load:a b369994d-b49e-4000-9c25-09d6a547c345 PX 5000 XX"},
 	} {

@@ -17,7 +17,7 @@ func redislock() keyspace.Format {
 			"github.com/bsm/redislock@v0.10.0: redislock.go; github.com/SPSCommerce/redlock-py@42ef491061: redlock/__init__.py",
 			"the value is 22 random characters, as several libraries write them, or begins with 22 that are base64 of 16 bytes"),
 		Type:     "string",
-		Attempts: attempts(byScript(0, 1, 2)), // a renewal has no length of the metadata
+		Attempts: append(stringAttempts(), byScript(0, 1, 2)), // bsm sends the length of the metadata, too
 		Probe:    redislockToken,
 		Related:  beside("string", redislockFence),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
