@@ -132,7 +132,8 @@ func monitorArgs(text string) (args []string, whole bool) {
 	}
 }
 
-// monitorArg parses one quoted argument at the beginning of a text.
+// monitorArg parses one quoted argument at the beginning of a text. Valkey 8.1 does not escape a quotation mark
+// within: one that nothing or another argument follows is the end.
 func monitorArg(text string) (arg, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		return "", "", false
@@ -140,7 +141,7 @@ func monitorArg(text string) (arg, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
 		switch c := text[i]; {
-		case c == '"':
+		case c == '"' && (i+1 == len(text) || strings.HasPrefix(text[i+1:], ` "`)):
 			return b.String(), text[i+1:], true
 		case c != '\\':
 			b.WriteByte(c)

@@ -176,14 +176,16 @@ func hasKey(args []byte, keys map[string]bool) bool {
 	}
 }
 
-// quoted returns the index of the quotation mark that ends a text; -1 if there is none.
+// quoted returns the index of the quotation mark that ends a text, as in monitorArg; -1 if there is none.
 func quoted(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':
 			i++
 		case '"':
-			return i
+			if rest := bytes.TrimRight(text[i+1:], "\r\n"); len(rest) == 0 || bytes.HasPrefix(rest, []byte(` "`)) {
+				return i
+			}
 		}
 	}
 	return -1

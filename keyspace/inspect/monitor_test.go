@@ -28,6 +28,7 @@ func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 		{`+1700000000.250000 [3 unix:/run/redis.sock] "set" ` + key + ` ` + token, "unix:/run/redis.sock set"},
 		{`+1700000000.250000 [0 10.2.3.4:1] "SET" ` + key + ` ` + token, ""},
 		{`+1700000000.250000 [3 lua] "SET" ` + key + ` ` + token, ""},
+		{`+1700000000.250000 [3 10.2.3.4:52312] "eval" "if redis.call("get", KEYS[1]) == ARGV[1] then\n" "1" ` + key + ` ` + token + "\r\n+1700000000.250001 [3 lua] \"PEXPIRE\" " + key + ` "5000"`, "10.2.3.4:52312 eval"}, // of Valkey 8.1
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" ` + key + ` "another"`, ""},
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" "lock:ab" ` + token, ""},
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" "x` + key[1:] + ` ` + token, ""},
