@@ -106,7 +106,7 @@ func (t *track) causeOf(h *holds.Hold, until time.Time) (c Cause, from time.Time
 		return Cause(h.End.Kind), time.Time{}, false
 	}
 	if t.slow(until.Sub(began(h))) {
-		return Overdue, began(h).Add(t.usual().P99), vague(h)
+		return Overdue, began(h).Add(t.usual().P99), t.vague(h)
 	}
 	return "", time.Time{}, false
 }

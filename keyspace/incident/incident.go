@@ -237,7 +237,7 @@ func (b *Builder) track(id keyspace.ID, format string) *track {
 		if b.keep != nil && !b.keep(id) {
 			return nil
 		}
-		t = &track{id: id, counted: b.last}
+		t = &track{id: id, first: b.last, counted: b.last}
 		b.locks[id] = t
 	}
 	t.format = format

@@ -110,7 +110,7 @@ func (w *writer) held(f *fault) string {
 func (t *track) lasted(h *holds.Hold, now time.Time) string {
 	d := long(h.Until(now).Sub(began(h)))
 	switch {
-	case vague(h):
+	case t.vague(h):
 		return "at most " + d
 	case !begun(h) || !h.Lasts() && h.To.Grade != holds.Exact:
 		return "at least " + d
@@ -279,7 +279,7 @@ func (w *writer) beginOf(f *fault) string {
 		text += " has it, with the value and the deadline of " + w.t.from
 	case !begun(h):
 		text += " holds it, and acquired it earlier"
-	case vague(h), h.Holder.Late > together:
+	case w.t.vague(h), h.Holder.Late > together:
 		text += " acquired it, at " + clock(h.From.Upto) + " at the latest"
 	default:
 		text += " acquired it"

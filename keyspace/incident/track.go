@@ -14,6 +14,7 @@ import (
 type track struct {
 	id       keyspace.ID
 	format   string
+	first    time.Time       // of the first frame with the lock
 	usually  []time.Duration // of the latest holds
 	sorted   []time.Duration // the same, from short to long
 	ended    int             // holds
@@ -43,7 +44,7 @@ func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 	t.released = t.released || h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver
 	t.heldFor += max(0, end.Sub(first))
 	known := len(t.sorted) >= 2*minUsual || t.usual().known()
-	if begun(h) && !vague(h) && !suspicious(h) {
+	if begun(h) && !t.vague(h) && !suspicious(h) {
 		t.learn(max(0, end.Sub(began(h))))
 	}
 	switch f := t.faultOf(p, h, end); {
@@ -149,8 +150,8 @@ func ended(h *holds.Hold, now time.Time) time.Time {
 func begun(h *holds.Hold) bool { return h.From.Grade != holds.NotAfter }
 
 // vague reports whether a hold was found, and may have begun far later than its begin is told.
-func vague(h *holds.Hold) bool {
-	return h.Found && h.From.Upto.Sub(h.From.At) > together
+func (t *track) vague(h *holds.Hold) bool {
+	return h.Found && h.From.At.Before(t.first) && h.From.Upto.Sub(h.From.At) > together
 }
 
 // suspicious reports whether a hold ended in a way that says nothing of how long the work takes.
