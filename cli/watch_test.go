@@ -410,7 +410,7 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	w.errors.sees(t, `^locktop: .*has taken the place of `+master+`$`)
 	w.out.sees(t, `lost lock:b`)
 	send(t, replica.Addr(), "DEL", "lock:kept")
-	w.out.sees(t, `(released|deleted) lock:kept by .*, held for`)
+	w.out.sees(t, `(released|deleted) lock:kept of .*, held for`)
 	said := w.out.String()
 	check.True(t, strings.Count(said, " appeared lock:") == 1 && strings.Count(said, " lost lock:") == 1 && !strings.Contains(said, "gone"),
 		"a lock that is kept has another event than its release:\n%s", said)

@@ -429,7 +429,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 		{"classic/setnx-expire", "EXPIRE", time.Millisecond, 1}, // the form sends PEXPIRE
 		{"classic/getset", "GET", 50 * time.Millisecond, 1},
 		{"classic/get-then-del", "del", time.Millisecond, 1},
-		{"classic/counted", "renew", 600 * time.Millisecond, 1},
+		{"classic/counted", "renew", 900 * time.Millisecond, 1}, // when the TTL is over
 		{Mutex, "renew", 600 * time.Millisecond, 1},
 		{Mutex, "renew", time.Millisecond, 0}, // the scripts that acquire and release are no renewals
 		{Mutex, "EVAL", time.Millisecond, 1},
