@@ -35,10 +35,8 @@ type possibleLocks struct {
 	capped   bool  // this pass has read as many keys with a weak probe as it may
 	alike    *alike
 
-	confirmed   confirmedKeys  // possible locks that were locks
-	against     map[string]int // by class: how often a confirmed key was overwritten, 3 for each, less its other ends
-	registries  bool           // a class has become a registry
-	recheckedAt time.Time      // last read of all that are observed
+	confirmed   confirmedKeys // possible locks that were locks
+	recheckedAt time.Time     // last read of all that are observed
 }
 
 // observed is such a key, and how it has behaved.
@@ -52,7 +50,7 @@ type observed struct {
 }
 
 func newPossibleLocks(shown keyspace.Confidence, keepAlike bool) *possibleLocks {
-	p := &possibleLocks{shown: shown, observed: make(map[string]*observed), confirmed: make(confirmedKeys), against: make(map[string]int)}
+	p := &possibleLocks{shown: shown, observed: make(map[string]*observed), confirmed: make(confirmedKeys)}
 	if shown < enough && !keepAlike {
 		p.alike = newAlike()
 	}
@@ -222,9 +220,6 @@ func (p *possibleLocks) evidence() map[string]string {
 	why := make(map[string]string)
 	byToken := make(map[string][]*observed)
 	for key, k := range p.observed {
-		if k.lock.Confidence < enough && p.isRegistry(key) {
-			continue
-		}
 		if sign := k.secondSign(); sign != "" || k.lock.Confidence >= enough {
 			why[key] = sign
 		}
@@ -268,45 +263,8 @@ func keyFamily(key string) string {
 // is a lock as soon as it comes back.
 type confirmedKeys map[string]string
 
-// noteEnd notes that a hold of a confirmed key ended, or that another value was written over it while it was held.
-// A client releases a lock before the next one has it; a registry of connections is overwritten again and again.
-func (p *possibleLocks) noteEnd(key string, overwritten bool) {
-	class := keyspace.AlikeClass(key)
-	switch {
-	case p.confirmed[key] == "":
-	case overwritten:
-		p.against[class] += 3
-		p.registries = p.registries || p.isRegistry(key)
-	default:
-		p.against[class] = max(p.against[class]-1, 0)
-	}
-}
-
-// isRegistry reports whether the keys of the class of a key are no locks.
-func (p *possibleLocks) isRegistry(key string) bool {
-	return len(p.against) > 0 && p.against[keyspace.AlikeClass(key)] >= 3*minEvidence
-}
-
-// dropRegistries removes confirmed keys that were no locks.
-func (w *Watcher) dropRegistries() {
-	for key := range w.possible.confirmed {
-		if !w.possible.isRegistry(key) {
-			continue
-		}
-		delete(w.possible.confirmed, key)
-		if was, known := w.locks.known.get(key); known {
-			w.locks.remove(key)
-			w.scanner.opts.Cluster.forget(w, was)
-		}
-	}
-	w.possible.registries = false
-}
-
 // recheckPossible reads the observed keys again.
 func (w *Watcher) recheckPossible(ctx context.Context) error {
-	if w.possible.registries {
-		w.dropRegistries()
-	}
 	now := time.Now()
 	if now.Sub(w.possible.recheckedAt) < checkEvery || !w.scanner.opts.Budget.allow(now) || len(w.possible.observed) == 0 {
 		return nil

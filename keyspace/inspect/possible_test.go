@@ -100,28 +100,6 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 		"found %+v", s.Locks)
 }
 
-// The entries of a registry of connections are overwritten. A lock is released before it is acquired.
-func TestAKeyThatIsOverwrittenIsNoLock(t *testing.T) {
-	t.Parallel()
-	rdb := realServer(t)
-	w := follow(rdb, perhaps())
-	defer w.Close()
-	value, shown := "", false
-	followed(t, w, func(s keyspace.Snapshot) bool {
-		at := slices.Index(keys(s), "user:1")
-		if at >= 0 && s.Locks[at].Holders[0].ID != value {
-			return false // the change before is not seen yet
-		}
-		value = "perhaps:" + s.At.String()
-		do(t, rdb, "DEL", "job")
-		do(t, rdb, "SET", "job", value, "PX", 60_000)
-		do(t, rdb, "SET", "user:1", value, "PX", 60_000)
-		time.Sleep(20 * time.Millisecond) // each is held for so long: of quicker changes only the last is read
-		shown = shown || at >= 0
-		return shown && at < 0 && slices.Contains(keys(s), "job")
-	})
-}
-
 func TestAConfirmedLockIsRemembered(t *testing.T) {
 	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
 		switch {

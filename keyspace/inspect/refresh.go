@@ -215,9 +215,6 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		delete(w.endings.pending, key)
-		if known && (!exists || wasReplaced(was.lock, now.lock)) {
-			w.possible.noteEnd(key, end.kind == keyspace.Replaced && w.tracking.conn != nil)
-		}
 		d := w.newDiffer()
 		d.Events = events[:0]
 		if w.locks.replaced[key] != nil {
