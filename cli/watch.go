@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -170,8 +171,8 @@ type watcher struct {
 	scanned    bool                // all keys have been read once
 	began      time.Time           // of the first check by warn
 	scanNoted  bool                // a note says that the first scan goes on
-	lateNoted  bool
-	nextReport time.Time // time of the next check by reportFindings
+	farLooks   int                 // in a row at a server that is far away
+	nextReport time.Time           // time of the next check by reportFindings
 }
 
 // findingKey identifies a finding without the numbers in its text.
@@ -292,8 +293,10 @@ func (w *watcher) warn() {
 	known := w.source.Known()
 	w.noteScan(known)
 	far := slices.IndexFunc(known.Nodes, func(n keyspace.Node) bool { return n.Ping >= farAway })
-	if late := known.Watch.Lag; far >= 0 && late >= slowRead && !w.lateNoted {
-		w.lateNoted = true
+	if late := known.Watch.Lag; far < 0 || late < slowRead {
+		w.farLooks = min(w.farLooks, 0) // the machine was busy
+	} else if w.farLooks++; w.farLooks == 3 {
+		w.farLooks = math.MinInt // once
 		w.notes.note("a round trip to the server takes %s, and changes are read up to %s late: shorter holds may be missed",
 			humanize.Precise(known.Nodes[far].Ping), humanize.Precise(late))
 	}

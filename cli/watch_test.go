@@ -362,7 +362,7 @@ func TestAWatchSaysThatItsFirstScanGoesOn(t *testing.T) {
 			time.Sleep(findingsInterval)
 		}
 		source.known.Complete, source.known.Watch.Limitations = true, []string{"another", "holds shorter than 6 s may be missed"}
-		for range 3 {
+		for range 9 {
 			w.warn()
 			time.Sleep(findingsInterval)
 			source.known.Watch.Lag, source.known.Nodes[0].Ping = 400*time.Millisecond, 100*time.Millisecond
