@@ -260,14 +260,18 @@ func script(file string) *redis.Script {
 
 // Poll acquires a lock as the second article does: it asks, and after each pause again.
 // It counts an attempt before it makes it, so it asks maxTries − 1 times and, with 1, not
-// once: TestPollAsksOnceLessThanItSays.
+// once: TestPollAsksOnceLessThanItSays. It ends with ctx.
 func Poll(ctx context.Context, l Lock, pause time.Duration, maxTries int) (Hold, error) {
 	for range maxTries - 1 {
 		hold, err := l.TryLock(ctx)
 		if !errors.Is(err, ErrHeld) {
 			return hold, err
 		}
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	return nil, ErrHeld
 }
