@@ -95,7 +95,10 @@ func (f *Format) MatchesName(key string) bool {
 // HasName reports whether a name is one of the format, without a namespace.
 func (f *Format) HasName(name string) bool {
 	longer := func(prefix string) bool { return len(name) > len(prefix) && strings.HasPrefix(name, prefix) }
-	return (f.Prefixes == nil || slices.ContainsFunc(f.Prefixes, longer)) && (f.Match == nil || f.Match(name))
+	if f.Prefixes != nil && !slices.ContainsFunc(f.Prefixes, longer) {
+		return false
+	}
+	return f.Match == nil || f.Match(name)
 }
 
 // CutNamespace cuts a key that matches before its name. The namespace is empty, or ends in

@@ -33,9 +33,21 @@ func hintOf(key string) nameHint {
 }
 
 func hintOfWord(word string) nameHint {
-	word = strings.TrimRight(word, "0123456789")
-	if n := len(word); n < len("lock") || n > 2*maxClaimWord || strings.IndexByte("ksxern", word[n-1]|0x20) < 0 {
-		return noHint // fast path for most words
+	n := len(word)
+	for n > 0 && '0' <= word[n-1] && word[n-1] <= '9' {
+		n--
+	}
+	if word = word[:n]; n < len("lock") || n > 2*maxClaimWord {
+		return noHint
+	}
+	switch word[n-1] | 0x20 { // fast path for most words
+	case 'k', 's', 'x':
+	case 'e', 'r', 'n':
+		if n != len("lease") && n != len("leader") && n != len("semaphore") && n != len("singleton") {
+			return noHint
+		}
+	default:
+		return noHint
 	}
 	lower := strings.ToLower(word)
 	for _, thing := range [...]string{"lock", "locks", "mutex"} {
