@@ -415,6 +415,15 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	check.True(t, b.Whole().After(at(3900)), "all pasts are whole since %v", b.Whole())
 }
 
+// A hold that a scan found began between the scan before and the read.
+func TestAHoldThatAScanFoundBeganEarlier(t *testing.T) {
+	var b book
+	a := since("a", 5)
+	a.Late = 2 * time.Second
+	b.event(5, keyspace.Acquired, read(a), a)
+	check.Equal(t, b.Of(read().ID(), nil, at(5)).Holds[0].From, holds.Moment{At: at(3), Upto: at(5), Grade: holds.Between}, "its begin")
+}
+
 // A deadline that is set earlier, or removed, is no renewal, and the TTL at the begin remains. It is not known of a hold
 // that a scan has found, whose token may have a time.
 func TestADeadlineThatMovesIsNoRenewal(t *testing.T) {

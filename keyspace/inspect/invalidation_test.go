@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -321,12 +322,25 @@ func TestALostConnectionWakesItsWatcherWhenItIsKnown(t *testing.T) {
 func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:standing", "token:standing")
-	w := NewWatcher(NewScanner(rdb, justTokens()))
+	do(t, rdb, "HSET", "huge", "field", strings.Repeat("x", maxElementBytes))
+	do(t, rdb, "HSET", "small", "field", "x")
+	hashes := keyspace.Format{About: keyspace.About{Name: "hashes"}, Type: "hash", Decode: func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		return keyspace.Lock{}, keyspace.No
+	}}
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashes}}))
 	defer w.Close()
 	for w.tracking.mode() != keyspace.Push || !w.scan.complete {
 		_, _, err := w.Next(t.Context())
 		check.NoError(t, err)
 	}
+	p := check.Must(w.scanner.startPass(t.Context(), w.possible))(t)
+	known := lockSet{}
+	p.filter.known, p.pause = known, func(context.Context) error {
+		known["lock:standing"] = w.locks.known["lock:standing"]
+		return nil
+	}
+	found := check.Must(p.step(t.Context()))(t)
+	check.True(t, len(known) == 1 && len(found) == 0, "what became known between two stages is read again: %+v", found)
 	for network, reads := range map[time.Duration]bool{0: false, 50 * time.Millisecond: true} {
 		key := fmt.Sprint("lock:", network)
 		w.scan.pass, w.scan.next = nil, time.Time{}
@@ -340,6 +354,10 @@ func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
 		}
 		w.scan.pass.networkTime = network
 		check.NoError(t, w.scan.pass.pause(t.Context()))
+		measured := []candidate{{name: "huge", typ: "hash"}, {name: "small", typ: "hash"}}
+		more := check.Must(w.fetchTypes(t.Context(), []string{"huge", "small"}, measured))(t)
+		got := []bool{measured[0].light, measured[1].light, more[0].light, more[1].light}
+		check.Equal(t, fmt.Sprint(got), fmt.Sprint([]bool{false, reads, false, reads}), "with a network time of %v, what may be read unmeasured", network)
 		check.Equal(t, w.locks.known[key] != nil, reads, "with a network time of %v, a lock that is reported is read during a scan", network)
 		check.NoError(t, w.cycle(t.Context(), false))
 	}

@@ -169,15 +169,28 @@ func TestAHoldBetweenTwoReadsOfAnEndIsTold(t *testing.T) {
 		_, _, err := w.Next(t.Context())
 		check.NoError(t, err)
 	}
-	do(t, rdb, "SET", "lock:a", "token:2", "PX", 60_000)
-	next := check.Must(w.reader.detect(t.Context(), []candidate{{name: "lock:a", typ: "string"}}))(t)
-	w.endings.pending["lock:a"] = pendingReason{conn: w.tracking.conn, replaced: true, late: true, reports: 1, since: time.Now(), next: &next[0]}
-	do(t, rdb, "DEL", "lock:a")
-	w.unreported.take()
-	check.NoError(t, w.refreshKeys(t.Context(), []string{"lock:a"}, changes{}))
-	var got []string
-	for _, e := range w.unreported.events {
-		got = append(got, string(e.Kind)+" "+e.Holder.ID)
+	for _, reported := range []bool{false, true} {
+		do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
+		for l, known := w.locks.known["lock:a"]; !known || l.lock.SoleHolder() != "token:1"; l, known = w.locks.known["lock:a"] {
+			_, _, err := w.Next(t.Context())
+			check.NoError(t, err)
+		}
+		do(t, rdb, "SET", "lock:a", "token:2", "PX", 60_000)
+		next := check.Must(w.reader.detect(t.Context(), []candidate{{name: "lock:a", typ: "string"}}))(t)
+		ended, c := time.Now().Add(-10*time.Millisecond), changes{}
+		w.endings.pending["lock:a"] = pendingReason{conn: w.tracking.conn, replaced: true, late: true, reports: 1, since: ended, next: &next[0], later: change{since: ended}}
+		if reported {
+			c.add("lock:a", change{since: ended})
+		}
+		do(t, rdb, "DEL", "lock:a")
+		w.unreported.take()
+		check.NoError(t, w.refreshKeys(t.Context(), []string{"lock:a"}, c))
+		var got []string
+		for _, e := range w.unreported.events {
+			got = append(got, string(e.Kind)+" "+e.Holder.ID)
+		}
+		check.Equal(t, fmt.Sprint(got), "[replaced token:1 acquired token:2 released token:2]", "events")
+		last := w.unreported.events[len(got)-1].At
+		check.True(t, !last.After(ended.Add(w.times.clockOffset)), "the end was reported %v before it is told", last.Sub(ended.Add(w.times.clockOffset)))
 	}
-	check.Equal(t, fmt.Sprint(got), "[replaced token:1 acquired token:2 released token:2]", "events")
 }
