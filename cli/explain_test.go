@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,7 +94,11 @@ func TestACutRecordingIsIncomplete(t *testing.T) {
 	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand("job:a", begin.Add(2*time.Minute))...)
 	files := check.Must(filepath.Glob(filepath.Join(dir, "*.lockrec*")))(t)
 	whole := check.Must(os.ReadFile(files[0]))(t)
-	for name, text := range map[string][]byte{"cut": whole[:len(whole)*2/3], "flipped": append(append(slices.Clone(whole[:len(whole)*2/3]), ^whole[len(whole)*2/3]), whole[len(whole)*2/3+1:]...)} {
+	flush := []byte("\x00\x00\xff\xff") // after each frame
+	at := len(whole)*2/3 + bytes.Index(whole[len(whole)*2/3:], flush) + len(flush) + 8
+	flipped := slices.Clone(whole)
+	flipped[at] ^= 0xff
+	for name, text := range map[string][]byte{"cut": whole[:at], "flipped": flipped} {
 		file := filepath.Join(t.TempDir(), name+".lockrec")
 		check.NoError(t, os.WriteFile(file, text, 0o600))
 		says := map[string]string{"cut": "unexpected EOF", "flipped": ""}[name]
