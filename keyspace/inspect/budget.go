@@ -52,23 +52,22 @@ func (b *Budget) Share() float64 {
 
 // allow reports whether a request is allowed at now.
 func (b *Budget) allow(now time.Time) bool {
+	return !now.Before(b.next())
+}
+
+// next returns when a request is allowed; the zero time if one is, as far as is known.
+func (b *Budget) next() time.Time {
 	if b == nil {
-		return true
+		return time.Time{}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !now.Before(b.nextAt)
+	return b.nextAt
 }
 
 // wait waits until a request is allowed, or returns the error of ctx if ctx ends first.
 func (b *Budget) wait(ctx context.Context, now time.Time) error {
-	if b == nil {
-		return ctx.Err()
-	}
-	b.mu.Lock()
-	pause := b.nextAt.Sub(now)
-	b.mu.Unlock()
-	return sleep(ctx, pause)
+	return sleep(ctx, b.next().Sub(now))
 }
 
 // charge records that the server worked for busy and that the network added rtt.

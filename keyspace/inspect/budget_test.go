@@ -48,6 +48,26 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 	})
 }
 
+// A person who waits for the first locks waits for the server's budget alone.
+func TestTheFirstPassWaitsForTheBudgetOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(0.1)
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		w := NewWatcher(NewScanner(rdb, ScanOptions{Budget: b}))
+		defer w.Close()
+		b.charge(100*time.Millisecond, 0, time.Now())
+		w.scan.pass = &scanPass{cursors: cursors{all: make([]cursor, 1)}}
+		w.deferScan(time.Now().Add(-time.Second))
+		check.Equal(t, time.Until(w.scan.next), 800*time.Millisecond, "the first pass continues after")
+		w.scan.complete = true
+		w.deferScan(time.Now().Add(-time.Second))
+		check.Equal(t, time.Until(w.scan.next), 9*time.Second, "the next one continues after")
+	})
+}
+
 // The base round trip is learnt from the fastest replies, not from a first reply that was late. A longer one, as after a
 // failover to another location, becomes the base after a while; until then the scan sends less, but continues.
 func TestASlowerNetworkReducesTheBudget(t *testing.T) {

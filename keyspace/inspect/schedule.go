@@ -78,14 +78,17 @@ func (w *Watcher) deferForDeadline(now time.Time) bool {
 	return true
 }
 
-// deferScan sets when scanning continues after a scan that began at began. The time on
+// deferScan sets when scanning continues after a scan that began at began: in the first pass as
+// soon as the budget allows, later so that this machine scans a share of the time. The time on
 // the network does not count: it costs neither the server nor this machine.
 func (w *Watcher) deferScan(began time.Time) {
 	now := time.Now()
 	network := w.scan.cost.WaitTime - w.scan.cost.ServerTime
 	w.scan.passWait += network
 	walked := max(0, now.Sub(began)-network)
-	w.scan.next = now.Add((scanShare - 1) * walked)
+	if w.scan.next = w.scanner.opts.Budget.next(); w.scan.complete {
+		w.scan.next = now.Add((scanShare - 1) * walked)
+	}
 	if w.scan.pass == nil || !w.scan.pass.done() {
 		return
 	}
