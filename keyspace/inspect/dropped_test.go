@@ -54,18 +54,21 @@ func TestAConnectionAttemptCanBeClosed(t *testing.T) {
 	})
 }
 
+// anyString takes each string for a mutex.
+var anyString = keyspace.Format{
+	About: keyspace.About{Name: "any"}, Type: "string", ShowsWaiters: true, // no look for requests is due between two scans
+	Probe: func(_, _ string) keyspace.Confidence { return keyspace.Certain },
+	Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
+	},
+}
+
 // After a scan has found the first lock under a prefix, the server reports changes under it
 // before the next scan.
 func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{{
-		About: keyspace.About{Name: "any"}, Type: "string", ShowsWaiters: true, // no look for requests is due between two scans
-		Probe: func(_, _ string) keyspace.Confidence { return keyspace.Certain },
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
-		},
-	}}}))
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
 	defer w.Close()
 	await := func(so func() bool) {
 		t.Helper()

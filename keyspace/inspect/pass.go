@@ -36,7 +36,19 @@ type scanPass struct {
 	filter         prefilter
 	reader         reader
 	possible       *possibleLocks
+	worstFirst     bool       // with many locks, those without a TTL are read before the others
+	deferred       []deferred // that are read after them, the first first
 }
+
+// deferred is a key that passed the filter, of this type.
+type deferred struct{ name, typ string }
+
+// With more known locks, a pass that reads the worst first defers the others. Each step reads one
+// of them for so many keys that remain, so that it also finds them in a keyspace that takes hours.
+const (
+	manyLocks     = 10_000
+	deferredShare = 4
+)
 
 // Bounds of a step and of a page. The number of workers keeps the server busy: it works
 // on the request of one worker while the others process replies.
@@ -111,7 +123,10 @@ func (p *scanPass) shows(c candidate) bool {
 }
 
 // done reports whether the pass has ended.
-func (p *scanPass) done() bool { return p.cursors.done() && p.verified }
+func (p *scanPass) done() bool { return p.scanned() && p.verified }
+
+// scanned reports whether all keys were scanned.
+func (p *scanPass) scanned() bool { return p.cursors.done() && len(p.deferred) == 0 }
 
 // complete reports whether the whole keyspace was scanned.
 func (p *scanPass) complete() bool {
@@ -125,7 +140,7 @@ func (p *scanPass) complete() bool {
 func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	before := p.cost.ServerTime
 	defer func() { p.budget.charge(p.cost.ServerTime-before, p.networkTime, time.Now()) }()
-	if p.cursors.done() {
+	if p.scanned() {
 		err := p.conn.checkRunID(ctx, p.server.RunID)
 		p.cost.Add(p.conn.takeCost())
 		p.verified = err == nil
@@ -146,10 +161,14 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	if err = p.runFilter(ctx, &next, pages, workers); err == nil && p.pause != nil {
 		err = p.pause(ctx)
 	}
+	later := p.deferred
 	if err == nil {
 		for _, w := range workers {
 			found = append(found, w.passed...)
 		}
+		found, later, err = p.deferSome(ctx, found)
+	}
+	if err == nil {
 		found = slices.DeleteFunc(found, func(c candidate) bool { k := p.filter.known[c.name]; return k != nil && !k.partial })
 		found, err = p.reader.detect(ctx, found)
 	}
@@ -157,14 +176,49 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	if err != nil {
 		return nil, err
 	}
+	p.deferred = later
 	p.filter.merge(workers)
 	p.filter.unread.add(p.reader.unreadKeys())
 	p.cursors, p.pagesPerStep = next, pages
-	p.cost.Scanned = cmp.Or(next.visited/int64(len(next.all)), next.names)
+	p.cost.Scanned = cmp.Or(next.visited/int64(len(next.all)), next.names) - int64(len(later))
 	if next.done() && !p.sized {
 		p.cost.Keys = next.names
 	}
 	return found, nil
+}
+
+// deferSome returns the keys of a page that are read now, and those that are read later.
+func (p *scanPass) deferSome(ctx context.Context, page []candidate) (now []candidate, later []deferred, err error) {
+	if !p.worstFirst || len(p.filter.known) < manyLocks && len(p.deferred) == 0 {
+		return page, nil, nil
+	}
+	later = p.deferred
+	for some := range slices.Chunk(page, batchSize) {
+		ttls := make([]*redis.DurationCmd, len(some))
+		err := p.reader.conn.pipelined(ctx, "get the TTLs of keys", func(pipe redis.Pipeliner) {
+			for i, c := range some {
+				ttls[i] = pipe.PTTL(ctx, c.name)
+			}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, c := range some {
+			if ttls[i].Val() > 0 {
+				later = append(later, deferred{c.name, c.typ})
+			} else {
+				now = append(now, c)
+			}
+		}
+	}
+	n := min(len(page)/deferredShare, len(later))
+	if p.cursors.done() {
+		n = min(2*batchSize, len(later))
+	}
+	for _, k := range later[:n] {
+		now = append(now, candidate{name: k.name, typ: k.typ})
+	}
+	return now, later[n:], nil
 }
 
 // snapshot returns the snapshot so far. scanned says that all keys were scanned.

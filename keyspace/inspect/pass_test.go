@@ -150,3 +150,40 @@ func TestAFormatIsFoundByEachOfItsBeginningsAndByNoOther(t *testing.T) {
 		check.Equal(t, x.needOf(key, "string") == needProbe, (want == keyspace.Certain), "%q is looked at", key)
 	}
 }
+
+// With very many locks, those that never expire are found first, whatever SCAN returns first.
+func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	const locks, worst = manyLocks + 6_000, 20
+	pipe := rdb.Pipeline()
+	for i := range locks {
+		ttl := time.Hour
+		if i >= locks-worst {
+			ttl = 0
+		}
+		pipe.Set(t.Context(), fmt.Sprint("lock:", i), "token:1", ttl)
+	}
+	check.Must(pipe.Exec(t.Context()))(t)
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
+	defer w.Close()
+	most := 0
+	for !w.scan.complete {
+		check.NoError(t, w.cycle(t.Context(), false))
+		p := w.scan.pass
+		if len(p.deferred) == 0 || !p.cursors.done() {
+			continue
+		}
+		found := 0
+		for _, l := range w.Known().Locks {
+			if l.Expires.IsZero() {
+				found++
+			}
+		}
+		check.Require(t, found == worst, "%d of %d locks without a TTL are found before the last of the others", found, worst)
+		check.True(t, w.Known().Cost.Scanned < locks && !w.Known().Complete, "the pass is complete before all keys are read: %+v", w.Known().Cost)
+		most = max(most, len(p.deferred))
+	}
+	check.True(t, most > 0, "no key was deferred")
+	check.Equal(t, len(w.Known().Locks), locks, "locks")
+}
