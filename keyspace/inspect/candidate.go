@@ -24,6 +24,8 @@ type candidate struct {
 	place      int            // in the deadlineQueue, if it is due
 	quiet      uint32         // checks without a request of another client that no statistics count
 	oversized  bool           // everything but its elements is read
+	absent     bool           // the server knows no such key
+	companion  bool           // of another key; most do not exist, so that all are measured before they are read
 	light      bool           // its elements were measured together with the types of other keys, and may be read
 	small      bool           // the command that reads a whole value may take the place of one that is denied
 	certain    bool           // the format is, from the key alone

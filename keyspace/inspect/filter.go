@@ -63,6 +63,7 @@ func (f *prefilter) merge(all []*filterWorker) {
 type filterWorker struct {
 	filter     *prefilter
 	conn       meteredConn
+	pause      func(ctx context.Context) error // before each request; nil: there is none
 	probes     []probe
 	pending    []probe         // of keys with another request to send
 	newGuesses typeGuesses     // since the last merge
@@ -100,6 +101,11 @@ func (w *filterWorker) run(ctx context.Context, names <-chan []string) error {
 // filterBatch sends a request for each name and each pending key, and processes the
 // replies.
 func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
+	if w.pause != nil {
+		if err := w.pause(ctx); err != nil {
+			return err
+		}
+	}
 	w.enqueue(names)
 	if len(w.probes) == 0 {
 		return nil

@@ -334,12 +334,15 @@ func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
 		check.NoError(t, err)
 	}
 	p := check.Must(w.scanner.startPass(t.Context(), w.possible))(t)
-	known := lockSet{}
+	known, pauses := lockSet{}, 0
+	p.budget = NewBudget(0.99) // a worker at a time
 	p.filter.known, p.pause = known, func(context.Context) error {
+		pauses++
 		known["lock:standing"] = w.locks.known["lock:standing"]
 		return nil
 	}
 	found := check.Must(p.step(t.Context()))(t)
+	check.AtLeast(t, pauses, 2, "pauses of a step, before the types and before the values,")
 	check.True(t, len(known) == 1 && len(found) == 0, "what became known between two stages is read again: %+v", found)
 	for network, reads := range map[time.Duration]bool{0: false, 50 * time.Millisecond: true} {
 		key := fmt.Sprint("lock:", network)
@@ -354,10 +357,11 @@ func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
 		}
 		w.scan.pass.networkTime = network
 		check.NoError(t, w.scan.pass.pause(t.Context()))
-		measured := []candidate{{name: "huge", typ: "hash"}, {name: "small", typ: "hash"}}
+		measured := []candidate{{name: "huge", typ: "hash"}, {name: "small", typ: "hash"}, {name: "gone", typ: "hash"}}
 		more := check.Must(w.fetchTypes(t.Context(), []string{"huge", "small"}, measured))(t)
 		got := []bool{measured[0].light, measured[1].light, more[0].light, more[1].light}
 		check.Equal(t, fmt.Sprint(got), fmt.Sprint([]bool{false, reads, false, reads}), "with a network time of %v, what may be read unmeasured", network)
+		check.Equal(t, measured[2].absent, reads, "with a network time of %v, a key that is gone is not measured again", network)
 		check.Equal(t, w.locks.known[key] != nil, reads, "with a network time of %v, a lock that is reported is read during a scan", network)
 		check.NoError(t, w.cycle(t.Context(), false))
 	}

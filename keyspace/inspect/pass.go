@@ -158,6 +158,9 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 		workers[i] = &filterWorker{filter: &p.filter, conn: p.newConn(), unread: make(unread),
 			newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
 	}
+	if n == 1 { // while workers run beside it, nothing may change what is known
+		workers[0].pause = p.pause
+	}
 	if err = p.runFilter(ctx, &next, pages, workers); err == nil && p.pause != nil {
 		err = p.pause(ctx)
 	}

@@ -165,11 +165,11 @@ func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 		pipe.Set(t.Context(), fmt.Sprint("lock:", i), "token:1", ttl)
 	}
 	check.Must(pipe.Exec(t.Context()))(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Budget: NewBudget(0.99)})) // a page at a time
 	defer w.Close()
 	most := 0
 	for !w.scan.complete {
-		check.NoError(t, w.cycle(t.Context(), false))
+		check.NoError(t, w.scanSome(t.Context(), time.Now()))
 		p := w.scan.pass
 		if len(p.deferred) == 0 || !p.cursors.done() {
 			continue
@@ -186,4 +186,17 @@ func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 	}
 	check.True(t, most > 0, "no key was deferred")
 	check.Equal(t, len(w.Known().Locks), locks, "locks")
+}
+
+// Most companions do not exist. A read of them would take one more round trip.
+func TestAKeyThatDoesNotExistIsNotRead(t *testing.T) {
+	t.Parallel()
+	rdb, meter := realServer(t), new(Meter)
+	do(t, rdb, "SET", "lock:a", "token:1")
+	r := NewScanner(rdb, ScanOptions{Meter: meter}).reader()
+	all := []candidate{{name: "lock:a", typ: "string", companion: true}, {name: "gone", typ: "hash"}, {name: "lock:a:fence", typ: "string", companion: true}}
+	check.NoError(t, r.read(t.Context(), all))
+	sent := meter.Usage().Commands
+	check.True(t, all[0].entry != nil && all[1].entry == nil && all[2].entry == nil && len(r.unread) == 0, "read %+v, and not %v", all, r.unread)
+	check.True(t, sent["getrange"] == 1 && sent["hscan"] == 0, "the commands are %v", sent)
 }

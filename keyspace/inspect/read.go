@@ -171,10 +171,15 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 // read reads keys in batches, without the elements of oversized ones. A key that is gone, has
 // another type, or may not be read has no entry.
 func (r *reader) read(ctx context.Context, all []candidate) error {
-	if err := r.checkSizes(ctx, all); err != nil {
+	each := make([]*candidate, len(all))
+	for i := range all {
+		each[i] = &all[i]
+	}
+	if err := r.checkSizes(ctx, each); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(all, batchSize) {
+	each = slices.DeleteFunc(each, func(c *candidate) bool { return c.absent })
+	for some := range slices.Chunk(each, batchSize) {
 		denied := r.conn.denied.count()
 		reads, err := r.readBatch(ctx, some)
 		for err == nil && r.conn.denied.count() > denied { // another command may take the place of one that is denied
@@ -212,7 +217,7 @@ func (r *reader) take(q keyRead) {
 }
 
 // readBatch reads keys in one round trip.
-func (r *reader) readBatch(ctx context.Context, some []candidate) ([]keyRead, error) {
+func (r *reader) readBatch(ctx context.Context, some []*candidate) ([]keyRead, error) {
 	reads := make([]keyRead, len(some))
 	exact := r.exact()
 	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
@@ -220,7 +225,7 @@ func (r *reader) readBatch(ctx context.Context, some []candidate) ([]keyRead, er
 			block := reads[from:min(from+keysPerClock, len(some))]
 			clock := p.Time(ctx)
 			for i := range block {
-				block[i] = queueRead(ctx, p, &some[from+i], clock, exact)
+				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
 			}
 			if exact {
 				continue
@@ -401,22 +406,21 @@ func clip(s string) string {
 // Redis returns elements only whole.
 const maxElementBytes = 2 << 20
 
-// checkSizes marks the oversized keys, and the small ones of which a substitute reads the value. Strings are never
-// oversized. A size is checked before every read, because a value may have grown. Without the permission for
+// checkSizes marks the oversized keys, those that do not exist, and the small ones of which a substitute reads the value.
+// Strings are never oversized. A size is checked before every read, because a value may have grown. Without the permission for
 // MEMORY USAGE nothing is oversized.
 //
 // The size is exact for up to 256 elements. Of larger collections 256 elements are
 // sampled, so a single huge element among thousands may be missed.
-func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
-	var sized []*candidate // those with elements, and those that a substitute may read
+func (r *reader) checkSizes(ctx context.Context, all []*candidate) error {
+	var sized []*candidate // those with elements, those that a substitute may read, and companions
 	substituted := r.substituted("string")
-	for i := range all {
-		c := &all[i]
-		if c.small = false; c.light && !r.substituted(c.typ) {
+	for _, c := range all {
+		if c.small = false; c.absent || c.light && !r.substituted(c.typ) {
 			c.oversized = false
 			continue
 		}
-		if slices.Contains(collections[:], c.typ) || substituted && c.typ == "string" {
+		if slices.Contains(collections[:], c.typ) || (substituted || c.companion) && c.typ == "string" {
 			sized = append(sized, c)
 		}
 	}
@@ -433,6 +437,7 @@ func (r *reader) checkSizes(ctx context.Context, all []candidate) error {
 			return err
 		}
 		for i, c := range some {
+			c.absent = errors.Is(weights[i].Err(), redis.Nil)
 			c.oversized = c.typ != "string" && isOversized(weights[i].Val(), sizes[i].Val())
 			c.small = r.substituted(c.typ) && sizes[i].Err() == nil && sizes[i].Val() <= smallSizes[c.typ]
 		}

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -352,7 +353,9 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string, known []candida
 		return weight != nil && weight.Err() == nil && weight.Val() <= maxElementBytes
 	}
 	for i := range known {
-		known[i].light = light(known[i].name)
+		c := &known[i]
+		c.light = light(c.name)
+		c.absent = weights[c.name] != nil && errors.Is(weights[c.name].Err(), redis.Nil)
 	}
 	for i, key := range keys {
 		switch typ := types[i].Val(); {

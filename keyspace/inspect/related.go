@@ -15,7 +15,7 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 	var related []candidate
 	for i := range all {
 		for _, b := range all[i].companions {
-			related = append(related, candidate{name: b.Key, typ: b.Type})
+			related = append(related, candidate{name: b.Key, typ: b.Type, companion: true})
 		}
 	}
 	if err := r.read(ctx, related); err != nil {

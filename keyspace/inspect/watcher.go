@@ -241,11 +241,10 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 		w.scan.cost.Commands, w.scan.cost.WaitTime, w.scan.cost.ServerTime = spent.Commands, spent.WaitTime, spent.ServerTime
 		return nil
 	}
-	if err := w.recheckPossible(ctx); err != nil {
-		return err
-	}
-	if err := w.refreshClients(ctx); err != nil {
-		return err
+	for _, look := range [...]func(context.Context) error{w.catchUp, w.recheckPossible, w.catchUp, w.refreshClients, w.catchUp} {
+		if err := look(ctx); err != nil {
+			return err
+		}
 	}
 	until := now.Add(w.scanTime())
 	if !all && w.scan.complete {
