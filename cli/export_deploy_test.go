@@ -292,7 +292,7 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		check.True(t, a.Annotations["summary"] != "", "%s has no summary", a.Alert)
 		meaning, command, _ := strings.Cut(a.Annotations["description"], " Run: locktop ")
 		check.True(t, meaning != "" && command != "", "%s does not end with a command: %q", a.Alert, a.Annotations["description"])
-		ofLocks := !slices.Contains([]string{"LocktopPassStale", "LocktopIncomplete", "LocktopRecordingStopped", "LocktopDown"}, a.Alert)
+		ofLocks := !slices.Contains([]string{"LocktopPassStale", "LocktopIncomplete", "LocktopRecordingStopped", "LocktopDown", "LocktopLockOrder"}, a.Alert)
 		explains := strings.Contains(meaning, "locktop explain DIRECTORY says what happened")
 		check.True(t, explains == ofLocks, "%s names explain: %v", a.Alert, explains)
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")

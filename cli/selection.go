@@ -17,6 +17,7 @@ import (
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
+	"locktop/keyspace/order"
 )
 
 // selection holds the flags that select locks.
@@ -114,7 +115,9 @@ func (s *selection) keyOptions(db int) inspect.ScanOptions {
 
 // scanner returns a scanner for the selection in one database of one server.
 func (s *selection) scanner(rdb inspect.Client, db int) *inspect.Scanner {
-	return inspect.NewScanner(rdb, s.options(db, s.budget.pace()))
+	o := s.options(db, s.budget.pace())
+	o.Order = new(order.Graph)
+	return inspect.NewScanner(rdb, o)
 }
 
 // matches reports whether a lock with these findings is selected.

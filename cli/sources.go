@@ -14,6 +14,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
+	"locktop/keyspace/order"
 	"locktop/keyspace/release"
 	"locktop/tui"
 )
@@ -142,10 +143,10 @@ type scanOptionsOf func(addr string, db int) inspect.ScanOptions
 // optionsOf returns a function with the options of a scan of one database of t. On the
 // nodes of a Redlock they include possible locks, because votes may raise the
 // confidence. All scanners of one server share its budget, and all watchers what a closed one
-// leaves.
+// leaves and the orders of locks.
 func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
 	var mu sync.Mutex
-	budgets, past := make(map[string]*inspect.Budget), new(inspect.Carryover)
+	budgets, past, orders := make(map[string]*inspect.Budget), new(inspect.Carryover), new(order.Graph)
 	return func(addr string, db int) inspect.ScanOptions {
 		mu.Lock()
 		defer mu.Unlock()
@@ -153,7 +154,7 @@ func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
 			budgets[addr] = s.budget.pace()
 		}
 		o := s.options(db, budgets[addr])
-		o.Cluster, o.Carryover = t.Cluster, past
+		o.Cluster, o.Carryover, o.Order = t.Cluster, past, orders
 		if t.Multi.Redlock {
 			o.MinConfidence, o.KeepAlike = keyspace.Possible, true
 		}

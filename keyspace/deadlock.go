@@ -215,8 +215,7 @@ func (g *waitGraph) deadlock(cycle []Wait) (d Deadlock, ok bool) {
 			}
 			d.Certain = d.Certain && age > 0
 		}
-		client, thread, _ := strings.Cut(w.Owner, ":") // one thread, as Redisson and its likes store it
-		d.Certain = d.Certain && isUUID(client) && thread != "" && digits(thread) == thread
+		d.Certain = d.Certain && IsThread(w.Owner)
 		d.Expires = Earliest(d.Expires, w.Lock.Expires)
 	}
 	return d, true

@@ -48,7 +48,7 @@ type Finding struct {
 
 // FindingProblems lists the problems of findings in their order. Of two with one ID and severity, only the remedy differs.
 func FindingProblems() []Problem {
-	return slices.Concat(problemsOf(rules()), []Problem{Deadlock{Certain: true}.Problem(), Deadlock{}.Problem()}, problemsOf(nodeRules()), problemsOf(serverRules()), problemsOf(snapshotRules()))
+	return slices.Concat(problemsOf(rules()), []Problem{Deadlock{Certain: true}.Problem(), Deadlock{}.Problem(), Inversion{Certain: true}.Problem(), Inversion{}.Problem()}, problemsOf(nodeRules()), problemsOf(serverRules()), problemsOf(snapshotRules()))
 }
 
 // Causes lists the problems that incidents have as their cause.

@@ -172,6 +172,9 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	s.EventsDropped += one.EventsDropped
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Losses = append(s.Losses, one.Losses...)
+	if s.Inversions == nil { // the sources of a process share the graph
+		s.Inversions = one.Inversions
+	}
 	s.Complete = s.Complete && one.Complete
 	s.Problems = appendNew(s.Problems, one.Problems...)
 	s.Watch = s.Watch.and(one.Watch)

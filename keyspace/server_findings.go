@@ -13,7 +13,8 @@ import (
 const clockApart = 500 * time.Millisecond
 
 // ServerFindings lists the problems of the servers of a snapshot that endanger all
-// their locks. Such a finding has no lock; its text names the server.
+// their locks, and the orders of locks that can deadlock. Only these have a lock; the text of
+// the others names the server.
 func ServerFindings(s Snapshot) (all []Finding) {
 	for _, n := range s.Nodes {
 		all = appendFindings(all, nodeRules(), n, Finding{Server: n.Addr}, s.At)
@@ -21,7 +22,11 @@ func ServerFindings(s Snapshot) (all []Finding) {
 	for _, server := range serversOf(s) {
 		all = appendFindings(all, serverRules(), server, Finding{Server: server.Addr}, s.At)
 	}
-	return appendFindings(all, snapshotRules(), s, Finding{}, s.At)
+	all = appendFindings(all, snapshotRules(), s, Finding{}, s.At)
+	for _, i := range s.Inversions {
+		all = append(all, i.finding())
+	}
+	return all
 }
 
 // serversOf lists the servers of a snapshot.

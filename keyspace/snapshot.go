@@ -29,6 +29,9 @@ type Snapshot struct {
 	// Events, because there were too many.
 	EventsDropped int64 `json:"-"`
 
+	// Inversions are the locks that owners were seen to acquire in different orders.
+	Inversions []Inversion `json:"-"`
+
 	// Losses are the holds that a failover or a restart has lost, up to their deadlines.
 	Losses []Loss `json:"-"`
 

@@ -24,7 +24,7 @@ type room struct {
 // rooms are the packages that the program links.
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 9_258, "8,800 with the revision of the lock package"},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_443, "7,300 when all views read the ledger of holds"},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_443, "7,300 when all views read the ledger of holds"},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_408, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_757, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_663, "3,500 without an index"},

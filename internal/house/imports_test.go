@@ -24,7 +24,7 @@ import (
 // x_test) their own package.
 var imports = map[string][]string{
 	".":                        {"cli"},
-	"cli":                      {"cli/connect", "cli/demo", "cli/render", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/holds", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                      {"cli/connect", "cli/demo", "cli/render", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/holds", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/order", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                 {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
@@ -38,9 +38,10 @@ var imports = map[string][]string{
 	"keyspace/formats":         {"keyspace"},
 	"keyspace/holds":           {"keyspace", "keyspace/internal/cache"},
 	"keyspace/incident":        {"internal/humanize", "keyspace", "keyspace/holds"},
-	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/holds", "keyspace/internal/cache", "keyspace/internal/sorted"},
+	"keyspace/inspect":         {"internal/humanize", "keyspace", "keyspace/holds", "keyspace/internal/cache", "keyspace/internal/sorted", "keyspace/order"},
 	"keyspace/internal/cache":  {},
 	"keyspace/internal/sorted": {},
+	"keyspace/order":           {"keyspace"},
 	"keyspace/recording":       {"keyspace"},
 	"keyspace/release":         {"internal/humanize", "keyspace", "keyspace/inspect"},
 	"internal/check":           {},

@@ -378,6 +378,7 @@ const maxLosses = 1000
 // report adds the events of a lock to those of the next snapshot, and keeps its losses up to the deadlines.
 func (w *Watcher) report(events []keyspace.Event) {
 	w.unreported.events = append(w.unreported.events, events...)
+	w.scanner.opts.Order.Learn(events, w.lateness())
 	for i := range events {
 		if e := &events[i]; e.Kind == keyspace.Lost {
 			w.losses = append(slices.Clip(w.losses), keyspace.Loss{Lock: e.Lock.ID(), Holder: e.Holder, At: e.At})

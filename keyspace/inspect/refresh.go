@@ -41,6 +41,7 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 		keys = append(keys, w.tracking.uncoveredKeys(w.locks.known)...)
 	}
 	keys = append(keys, c.keys...)
+	w.times.lag.record(c) // the events say how late they are
 	if err := w.refreshKeys(ctx, w.ownersOf(keys), c); err != nil {
 		w.tracking.requeue(c) // so that the changes are not lost
 		return err

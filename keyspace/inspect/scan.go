@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/keyspace/order"
 )
 
 // Scanner finds the locks of one database of one server. For a cluster, create a
@@ -44,6 +45,7 @@ type ScanOptions struct {
 	Carryover     *Carryover          // for the watchers of servers that a failover may replace; nil = nothing is carried over
 	Past          Past                // what an earlier process knew of the locks; nil = nothing
 	Meter         *Meter              // adds up what the commands cost; nil = not needed
+	Order         *order.Graph        // shared by all scanners of a process; records the orders in which owners acquire locks; nil = nothing is recorded
 	OwnReads      *OwnReads           // shared by all scanners of a process; nil = no other one reads the locks of a Watcher
 	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
 	// script, unreachable, or part of a cluster that is down. It starts again after each

@@ -184,13 +184,18 @@ func (w *Watcher) addNotice(kind keyspace.NoticeKind, text string) {
 // serverNow returns the estimated time of the server.
 func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.times.clockOffset) }
 
+// lateness returns how late changes were read in the last one to two seconds.
+func (w *Watcher) lateness() time.Duration {
+	late := max(w.times.lag.worst, w.times.lag.previous)
+	if w.tracking.mode() == keyspace.Polling {
+		late = max(late, pollEvery)
+	}
+	return late
+}
+
 // status returns how changes are detected.
 func (w *Watcher) status() keyspace.WatchStatus {
-	lag := max(w.times.lag.worst, w.times.lag.previous) // of the last one to two seconds
-	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: lag}
-	if follow.Mode == keyspace.Polling {
-		follow.Lag = max(lag, pollEvery)
-	}
+	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.lateness()}
 	follow.Limitations = append(w.tracking.limitations(w.reader.formats, follow.Lag), w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
 	if why := w.askBlind(); why != "" && w.requests.relevant {
 		follow.Limitations = append(follow.Limitations, "clients that wait without a trace on the server are not detected: "+why)

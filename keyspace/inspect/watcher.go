@@ -175,7 +175,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
 		s.Nodes[i].AskBlind = w.askBlind()
 	}
-	s.Cost, s.Watch, s.Losses = w.scan.cost, w.status(), w.losses
+	s.Cost, s.Watch, s.Losses, s.Inversions = w.scan.cost, w.status(), w.losses, w.scanner.opts.Order.Inversions()
 	s.At = keyspace.Later(s.At, w.reader.conn.now)
 	if due, some := w.locks.deadlines.first(); some && due.Before(s.At) {
 		s.At = due
