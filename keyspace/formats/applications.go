@@ -53,10 +53,10 @@ func applications() []keyspace.Format {
 			"github.com/moodle/moodle@01309248d8: lib/classes/session/redis.php", "the name ends in .lock, and the value is [pid, a process,] a host and a request"),
 			labelled("web1:3121", opaqueSample("a request", "d7e78666cbb4e131.lock", "[pid 3121] web1:/mod/quiz/view.php?id=7", keyspace.Certain, 2*time.Hour)))),
 		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
-			at, number, ok := cutLast(value, "-")
-			h, timed := rubyTime(at, now)
+			at := max(strings.LastIndexByte(value, '-'), 0)
+			h, timed := rubyTime(value[:at], now)
 			h.ID = value
-			return h, ok && timed && digits(number, 1, 6)
+			return h, timed && digits(value[at+1:], 1, 6)
 		}}.anywhere(about("mario-redis-lock", "mario-redis-lock", "github.com/marioizquierdo/mario-redis-lock@0445f58e0b: lib/redis_lock.rb",
 			"the value is a time as Ruby writes it, and a number"),
 			opaqueSample("held", "RedisLock::default", "{ruby-3000}-523412", keyspace.Likely, 10*time.Second)),

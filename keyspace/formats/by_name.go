@@ -21,8 +21,11 @@ func byName() []keyspace.Format {
 		// digest of its payload. The key lasts until the task ends or its TTL ends.
 		opaque(anyToken, needsTTL(keyspace.Certain)).where(func(key string) bool {
 			queue, rest, unique := strings.Cut(key, "}:unique:")
+			if !unique {
+				return false // most keys
+			}
 			_, digest, typed := cutLast(rest, ":")
-			return unique && typed && strings.Contains(queue, "asynq:{") && (digest == "" || isHex(digest, 32))
+			return typed && strings.Contains(queue, "asynq:{") && (digest == "" || isHex(digest, 32))
 		}, about("asynq", "asynq", "github.com/hibiken/asynq@785bb7208c: internal/base/base.go", "the name is asynq:{queue}:unique:, a task's type and a digest"),
 			opaqueSample("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
 				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),

@@ -247,13 +247,28 @@ func mayBeLease(value string) bool {
 		return false
 	}
 	first := value[:min(len(value), probeBytes)]
-	return slices.ContainsFunc(partsOfFields, func(part string) bool { return strings.Contains(first, part) })
+	for at := range len(first) - 1 {
+		if beginsOfParts[pairAt(first, at)] && slices.ContainsFunc(partsOfFields, func(part string) bool { return strings.HasPrefix(first[at:], part) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // partsOfFields are parts of the fields of such an object, in the common spellings. One of them
 // is in its first piece.
 var partsOfFields = strings.Fields(`wner" older" "host" "hostname" ockedBy" ocked_by" ockedAt" ocked_at" ockedUntil" ocked_until" ock_owner" ockToken"
 	ock_token" cquired laimedBy" laimed_by" laimedAt" laimed_at" eldBy" eld_by" akenBy" aken_by" ease_ easeId" easeDuration" easeUntil" enewTime"`)
+
+// beginsOfParts has the first two bytes of each part.
+var beginsOfParts = func() (begins [1 << 16]bool) {
+	for _, part := range partsOfFields {
+		begins[pairAt(part, 0)] = true
+	}
+	return begins
+}()
+
+func pairAt(s string, at int) uint16 { return uint16(s[at])<<8 | uint16(s[at+1]) }
 
 // objectFields returns the fields of a JSON object in their order. Fields that are objects
 // have their text. complete is false if it is no object, or only the begin of one.

@@ -94,7 +94,11 @@ const locktopProcess = 12
 
 // isLocktopCompanion reports whether key is the second key of a lock with that part.
 func isLocktopCompanion(key, part string) bool {
-	beside, ends := strings.CutSuffix(key, ":"+part)
+	beside, ends := strings.CutSuffix(key, part)
+	if !ends {
+		return false // most keys
+	}
+	beside, ends = strings.CutSuffix(beside, ":")
 	lock, tagged := strings.CutSuffix(beside, ":")
 	if !tagged {
 		lock = unbraced(beside)

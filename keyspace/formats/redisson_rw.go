@@ -24,8 +24,8 @@ func redissonRW() keyspace.Format {
 			return first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix))
 		}),
 		Companion: func(key string) bool {
-			_, entry, ok := cutLast(key, readerTimeout)
-			return ok && digits(entry, 1, 10)
+			name := strings.TrimRight(key, "0123456789")
+			return name != key && len(key)-len(name) <= 10 && strings.HasSuffix(name, readerTimeout)
 		},
 		Related:  readerTimeouts,
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonRWUnlock, e.Key)} },

@@ -298,7 +298,7 @@ func (t *prefixTable) add(f *keyspace.Format) {
 func (t *prefixTable) any(key string, is func(f *keyspace.Format) bool) bool {
 	return keyspace.AnyName(key, func(name string) bool {
 		return slices.ContainsFunc(t.byFirstByte[name[0]], func(f *keyspace.Format) bool { return f.HasName(name) && is(f) })
-	}) || slices.ContainsFunc(t.rest, func(f *keyspace.Format) bool { return f.HasName(key) && is(f) })
+	}) || slices.ContainsFunc(t.rest, func(f *keyspace.Format) bool { return (f.Match == nil || f.Match(key)) && is(f) })
 }
 
 // has reports whether a format can match a key with this name.
