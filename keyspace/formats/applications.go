@@ -29,6 +29,14 @@ func applications() []keyspace.Format {
 		unchecked(flag("1").where(func(key string) bool { return strings.HasSuffix(key, "}\n") && strings.Contains(key, "unique:") },
 			about("gocraft-work", "gocraft/work", "github.com/gocraft/work@0861e4f8b5: redis.go", "the name has unique:, a job and its arguments, and the value is 1"),
 			opaqueSample("a job in the queue", "work:unique:send_email:{\"to\":7}\n", "1", keyspace.Certain, 24*time.Hour))),
+		unchecked(flag("1").where(func(key string) bool {
+			return strings.Contains(key, "saq:") && (strings.HasSuffix(key, ":sweep") || strings.HasSuffix(key, ":schedule"))
+		}, about("saq", "saq", "github.com/tobymao/saq@v0.26.3: saq/queue/redis.py", "the name is saq:, a queue and :sweep or :schedule, and the value is 1"),
+			opaqueSample("a worker sweeps the queue", "saq:default:sweep", "1", keyspace.Certain, time.Minute))),
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).where(ends("_#RL#"), about("jetcache", "JetCache",
+			"github.com/alibaba/jetcache@v2.7.8: jetcache-core/src/main/java/com/alicp/jetcache/RefreshCache.java, jetcache-core/src/main/java/com/alicp/jetcache/Cache.java",
+			"the name is a cached value and _#RL#"),
+			opaqueSample("a value is being refreshed", "prices.eur_#RL#", "\xac\xed\x00\x05t\x00$"+sampleUUID1, keyspace.Certain, time.Minute))),
 		opaque(func(v string) bool { return isHex(v, 12) }, needsTTL(keyspace.Certain)).under("QueuedTrackingLock", about("matomo", "Matomo's QueuedTracking",
 			"github.com/matomo-org/plugin-QueuedTracking@0a2c29f04f: Queue/Lock.php", "the name begins with QueuedTrackingLock, and the value is 12 hexadecimal digits"),
 			opaqueSample("a queue is being processed", "QueuedTrackingLock0", sampleHex1[:12], keyspace.Certain, time.Minute)),

@@ -63,6 +63,7 @@ var without = map[string]string{
 	"sidekiq-unique-jobs": "the digest is the key", "redfour": "the server makes the token", "dramatiq": "a count has no owner", "oversized": "it is no lock",
 	"read-write-keys": "INCR", "stamp-rw": "any command", "hash-rw": "any command", "hash-reentrant": "any command",
 	"magento-cache": "HMSET in any case", "seata": "a script of its own", "juicefs": "WATCH and MULTI", "advanced-semaphores": "several scripts",
+	"sidekiq-throttled": "nobody waits", "marqo": "nobody waits", "gocraft-work-jobs": "a script for all jobs",
 	"custom-hash": "any command", "custom-zset": "any command", "custom-set": "any command",
 }
 

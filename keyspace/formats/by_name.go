@@ -34,8 +34,8 @@ func byName() []keyspace.Format {
 			about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock@0a735ab2dd: lock.go",
 				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine"),
 			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
-		// Periodic tasks in Go's machinery v1: the time of the next run in ns. The library uses the
-		// same number as the TTL, and never deletes the key.
+		// Periodic tasks in Go's machinery: the time of the next run in ns. The library never deletes the key; old versions
+		// use the same number as the TTL.
 		endsUnder("machinery_lock_", keyspace.Certain, func(v string) (time.Time, bool) { return timeIn(v), digits(v, 19, 19) }, about("machinery", "machinery", "github.com/RichardKnop/machinery@v2.0.16: v1/locks/redis/redis.go",
 			"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
 			endsItself("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", time.Hour, whyByValue)),
@@ -116,14 +116,12 @@ func byName() []keyspace.Format {
 				"the name is SINGLETONLOCK_ and a digest"),
 			opaqueSample("a task in the queue", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0))),
 		// The lock that elects the worker which schedules a queue of Python's rq.
-		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("rq-scheduler", "rq", "github.com/rq/rq@aa666a8a60: rq/scheduler.py",
-				"the name begins with rq:scheduler-lock:"),
-			Prefixes: []string{"rq:scheduler-lock:"},
-			// The flag for cleaned registries looks like a lock.
-			Companion: begins("rq:clean_registries:"),
-			Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
-		})),
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("rq:scheduler-lock:",
+			about("rq-scheduler", "rq", "github.com/rq/rq@aa666a8a60: rq/scheduler.py", "the name begins with rq:scheduler-lock:"),
+			opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second))),
+		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("rq:clean_registries:",
+			about("rq-maintenance", "rq", "github.com/rq/rq@aa666a8a60: rq/queue.py", "the name begins with rq:clean_registries:"),
+			opaqueSample("a worker cleans the registries of a queue", "rq:clean_registries:default", "1", keyspace.Certain, 899*time.Second))),
 		// The job locks of Python's arq. A worker sets the flag.
 		unchecked(opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).under("arq:in-progress:",
 			about("arq", "arq", "github.com/python-arq/arq@v0.26.1: arq/worker.py",
@@ -143,8 +141,9 @@ func byName() []keyspace.Format {
 			opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Likely, 30*time.Second)),
 		opaque(anyToken, needsTTL(keyspace.Likely)).where(func(key string) bool {
 			before, rest, ok := strings.Cut(key, "trigger_lock:")
-			return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
-		}, about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore@quartz-redis-jobstore-1.2.0: RedisJobStoreSchema.java", "the name has trigger_lock:, a group and a name"),
+			return strings.HasSuffix(key, "lock") && strings.Contains(key, "quartz") || ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
+		}, about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore@quartz-redis-jobstore-1.2.0: RedisJobStoreSchema.java, AbstractRedisStorage.java", "the name has trigger_lock:, a group and a name, or quartz and ends in lock"),
+			opaqueSample("the store is being changed", "quartz_lock", sampleUUID2, keyspace.Likely, 30*time.Second),
 			opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Likely, 10*time.Minute)),
 		opaque(func(v string) bool {
 			id, ok := undashed(v)

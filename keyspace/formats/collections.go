@@ -21,6 +21,32 @@ func collections() []keyspace.Format {
 		Key: "LOCKED_RECORD_INFO_SYSTEM_CONFIG", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "d=31231-2852561463-0f3a9c12", Label: "process 31231", Depth: 1}},
 	}, "HSET LOCKED_RECORD_INFO_SYSTEM_CONFIG d 31231-2852561463-0f3a9c12 m {s-95000} i 0", "EXPIRE LOCKED_RECORD_INFO_SYSTEM_CONFIG 7200"))
 	magento.Actions = fieldActions()
+	throttled := elementsUnder("throttled:", "zset", keyspace.Semaphore, deadlineScore, about("sidekiq-throttled", "sidekiq-throttled",
+		"github.com/ixti/sidekiq-throttled@v2.1.0: lib/sidekiq/throttled/strategy/concurrency.rb, lib/sidekiq/throttled/strategy/concurrency.lua",
+		"the name is throttled:, a class of jobs and :concurrency.v2"), sample("one job", 15*time.Minute, keyspace.Lock{
+		Key: "throttled:ImportJob:concurrency.v2", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: sampleHex1[:24], Depth: 1}},
+	}, "DEL throttled:ImportJob:concurrency.v2", "ZADD throttled:ImportJob:concurrency.v2 {f+900000} "+sampleHex1[:24]))
+	throttled.Match = func(key string) bool { return strings.Contains(key, ":concurrency.v2") }
+	gocraft := elementsUnder("jobs:", "hash", keyspace.Semaphore, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		h := keyspace.Holder{ID: m.Name}
+		n, running := count(m.Value)
+		if h.Depth = n; !running {
+			h.Expires = now // the field of a pool without jobs remains
+		}
+		return h, isHex(m.Name, 24)
+	}, about("gocraft-work-jobs", "gocraft/work", "github.com/gocraft/work@v0.5.1: redis.go",
+		"the name is jobs:, a job and :lock_info, and the hash has the number of jobs of each pool of workers"), sample("three of five jobs", 0, keyspace.Lock{
+		Key: "jobs:send_email:lock_info", Kind: keyspace.Semaphore, Limit: 5, Holders: []keyspace.Holder{{ID: sampleHex1[:24], Depth: 3}},
+	}, "SET jobs:send_email:lock 3", "HSET jobs:send_email:lock_info "+sampleHex1[:24]+" 3 "+sampleHex2[:24]+" 0", "SET jobs:send_email:max_concurrency 5"))
+	limitOf := func(key string) string { return strings.TrimSuffix(key, "lock_info") + "max_concurrency" }
+	gocraft.Match, gocraft.Actions = ends(":lock_info"), nil // a worker counts down when its job ends, whatever happened before
+	gocraft.Related = besideAll("string", func(key string) []string { return []string{strings.TrimSuffix(key, "_info"), limitOf(key)} })
+	holders := gocraft.Decode
+	gocraft.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l, sure := holders(e)
+		l.Limit, _ = count(e.Related[limitOf(e.Key)].Value)
+		return l, sure
+	}
 	return []keyspace.Format{
 		magento,
 		// Without actions: the transaction would end the lock of another one that has the row since.
@@ -37,13 +63,20 @@ func collections() []keyspace.Format {
 			"the name is lockf or lockp and an inode, and each field a session and an owner"), sample("a reader", 0, keyspace.Lock{
 			Key: "lockf24578", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: owner, Label: "session 613", Depth: 1, Mode: keyspace.Read}},
 		}, "HSET lockf24578 "+owner+" R")),
-		elementsUnder("semaphore_main:", "zset", keyspace.Semaphore, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
-			until, ok := atScore(1000 * m.Score)
-			return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, ok
-		}, about("advanced-semaphores", "asyncio-advanced-semaphores", "github.com/fabien-marty/asyncio-advanced-semaphores@d623811653: asyncio_advanced_semaphores/redis/key.py, asyncio_advanced_semaphores/redis/lua/release.lua",
+		elementsUnder("semaphore_main:", "zset", keyspace.Semaphore, deadlineScore, about("advanced-semaphores", "asyncio-advanced-semaphores", "github.com/fabien-marty/asyncio-advanced-semaphores@d623811653: asyncio_advanced_semaphores/redis/key.py, asyncio_advanced_semaphores/redis/lua/release.lua",
 			"the name has semaphore_main:, and the zset a time for each permit"), sample("one permit", 25*time.Second, keyspace.Lock{
 			Key: "semaphore_main:db", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}},
 		}, "DEL semaphore_main:db", "ZADD semaphore_main:db {f+25000} "+sampleUUID1)),
+		throttled,
+		elementsUnder("set:", "zset", keyspace.Semaphore, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+			at, ok := atScore(1000 * m.Score)
+			id, thread := strings.CutPrefix(m.Name, "thread:")
+			return keyspace.Holder{ID: m.Name, Depth: 1, Since: plausibleStart(at, now)}, ok && thread && isUUID(id)
+		}, about("marqo", "Marqo", "github.com/marqo-ai/marqo@58efc2430e: src/marqo/tensor_search/throttling/redis_throttle.py, src/marqo/tensor_search/throttling/check_and_increment.lua",
+			"the name is set: and a kind of request, and each element thread: and a UUID"), sample("a search", 0, keyspace.Lock{
+			Key: "set:SEARCH", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: "thread:" + sampleUUID1, Depth: 1}},
+		}, "ZADD set:SEARCH {s-3000} thread:"+sampleUUID1)),
+		gocraft,
 	}
 }
 
@@ -69,6 +102,12 @@ func elementsUnder(prefixes, typ string, kind keyspace.Kind, holder func(keyspac
 		About: about, Type: typ, NoTTL: true, Prefixes: strings.Fields(prefixes), Decode: decodeMembers(kind, keyspace.Certain, holder),
 		Actions: memberActions(map[string]string{"hash": inHash, "zset": inZset}[typ], ""), Samples: []keyspace.Sample{s},
 	}
+}
+
+// deadlineScore reads a holder and the end of its permit in seconds.
+func deadlineScore(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+	until, ok := atScore(1000 * m.Score)
+	return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, ok
 }
 
 // juicefsHolder reads a session and an owner, and R, W or the ranges of a file: 24 bytes each, the fourth is 1 for W.

@@ -181,7 +181,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 		"job-lock:default:nightlyReport": 9 * time.Minute, "SEMAPHORE:encoder:GRABBED": 7 * time.Second,
 		"uniquejobs:0f6a3d528b1c4e7fa2d96c5b4a392817:LOCKED": 12 * time.Second,
 		"RedisLock::default": 3 * time.Second, "lock:task_384": 3 * time.Second,
-		"LOCKED_RECORD_INFO_SYSTEM_CONFIG": 95 * time.Second,
+		"LOCKED_RECORD_INFO_SYSTEM_CONFIG": 95 * time.Second, "set:SEARCH": 3 * time.Second,
 	}
 	for _, l := range scan(t, rdb).Locks {
 		if l.Format == "suo" {
@@ -317,8 +317,8 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "laravel-schedule", "moodle",
-		"node-idempotency", "node-resque", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-loner", "rq-scheduler",
+	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "jetcache", "laravel-schedule", "moodle",
+		"node-idempotency", "node-resque", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-loner", "rq-maintenance", "rq-scheduler", "saq",
 		"seata", "simple-redis-lock", "spring-cache"}, "formats")
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for value, want := range map[string]bool{"*": true, "1": true, "locked": true, "TRUE": true, "7": false, "web-01:4242": false, "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e": false} {

@@ -89,7 +89,7 @@ func simpleMutexToken(value string) bool {
 // refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
-		About: about("redis-semaphore", "redis-semaphore, effect-distributed-lock", "github.com/swarthy/redis-semaphore@v5.7.0: src/RedisSemaphore.ts; github.com/huisjerry/effect-distributed-lock@1a79e93ce0: src/RedisBacking.ts",
+		About: about("redis-semaphore", "redis-semaphore, effect-distributed-lock", "github.com/swarthy/redis-semaphore@v5.7.0: src/RedisSemaphore.ts; github.com/ethanniser/effect-distributed-lock@5b7054ffef: src/RedisBacking.ts",
 			"the zset holds UUIDs, each with the time of its last refresh"),
 		Attempts: attempts(byScript(1, 0, 2, 3)),
 		Type:     "zset",

@@ -153,6 +153,9 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if fence, err := strconv.ParseInt(e.Related[redissonName(redissonFence, e.Key)].Value, 10, 64); err == nil {
 		l.Fence = fence
 	}
+	if l.Waiting == 0 && len(e.Related) == 0 {
+		return l, keyspace.Likely // tutorials and other libraries store the same hash
+	}
 	return l, keyspace.Certain
 }
 
@@ -163,11 +166,11 @@ func redissonSamples() []keyspace.Sample {
 	)
 	return []keyspace.Sample{
 		sample("entered three times", 30*time.Second,
-			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":52", Depth: 3}}},
+			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":52", Depth: 3}}},
 			"HSET orders:4711 "+client+":52 3",
 			"PEXPIRE orders:4711 30000"),
 		sample("unlocked once just now", 30*time.Second,
-			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":7", Depth: 1}}},
+			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":7", Depth: 1}}},
 			"HSET {billing}:month-end "+client+":7 1",
 			"PEXPIRE {billing}:month-end 30000",
 			"SET redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff 0 PX 5000"),
@@ -187,7 +190,7 @@ func redissonSamples() []keyspace.Sample {
 			"PEXPIRE vault:rotation 30000",
 			"SET redisson_lock_token:{vault:rotation} 41"),
 		sample("of node-redisson", 12*time.Second,
-			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":" + other, Depth: 1}}},
+			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":" + other, Depth: 1}}},
 			"HSET thumbnails:88 "+client+":"+other+" 1",
 			"PEXPIRE thumbnails:88 12000"),
 	}

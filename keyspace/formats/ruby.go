@@ -251,7 +251,7 @@ func resqueLock() keyspace.Format {
 	f.Match = func(key string) bool {
 		_, rest, _ := strings.Cut(key, "lock:")
 		class, _, _ := strings.Cut(rest, ":")
-		return class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
+		return class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "_")
 	}
 	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
