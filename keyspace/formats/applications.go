@@ -12,8 +12,9 @@ func applications() []keyspace.Format {
 	flag := func(v string) stringLock {
 		return opaque(func(value string) bool { return value == v }, fixed(keyspace.Certain))
 	}
-	loner := unchecked(flag("1").under("loners:queue:", about("resque-loner", "resque-loner", "github.com/resque/resque-loner@06c125b4fa: lib/resque-loner/helpers.rb",
-		"the name is loners:queue:, a queue, :job: and a digest, and the value is 1"),
+	loner := unchecked(flag("1").under("loners:queue: solo:queue:", about("resque-loner", "resque-loner, resque_solo",
+		"github.com/resque/resque-loner@06c125b4fa: lib/resque-loner/helpers.rb; github.com/neighborland/resque_solo@v0.5.0: lib/resque_solo/queue.rb",
+		"the name is loners:queue: or solo:queue:, a queue, :job: and a digest, and the value is 1"),
 		opaqueSample("a job in the queue", "loners:queue:imports:job:"+sampleHex1, "1", keyspace.Certain, 0)))
 	loner.NoTTL = true
 	return []keyspace.Format{
@@ -57,9 +58,24 @@ func applications() []keyspace.Format {
 		unchecked(flag("").where(ends("~lock"), about("spring-cache", "Spring's cache", "github.com/spring-projects/spring-data-redis@15f65f6997: src/main/java/org/springframework/data/redis/cache/DefaultRedisCacheWriter.java",
 			"the name is a cache and ~lock, and the value is empty"),
 			opaqueSample("a cache being cleared", "products~lock", "", keyspace.Certain, 0))),
-		unchecked(stringLock{token: moodleRequest, sure: needsTTL(keyspace.Certain)}.where(ends(".lock"), about("moodle", "Moodle",
+		unchecked(stringLock{token: written("", `^(?s:(?:\[pid )?(\d{1,10})\] (.*?):.*)$`, "$2:$1"), sure: needsTTL(keyspace.Certain)}.where(ends(".lock"), about("moodle", "Moodle",
 			"github.com/moodle/moodle@01309248d8: lib/classes/session/redis.php", "the name ends in .lock, and the value is [pid, a process,] a host and a request"),
 			labelled("web1:3121", opaqueSample("a request", "d7e78666cbb4e131.lock", "[pid 3121] web1:/mod/quiz/view.php?id=7", keyspace.Certain, 2*time.Hour)))),
+		opaque(isUUID, needsTTL(keyspace.Certain)).under("exq:unique:", about("exq", "Exq", "github.com/akira/exq@v0.23.0: lib/exq/redis/script.ex, lib/exq/redis/job_queue.ex",
+			"the name begins with exq:unique:, and the value is the UUID of a job"),
+			opaqueSample("a job in the queue", "exq:unique:"+symfonyToken1, sampleUUID1, keyspace.Certain, time.Hour)),
+		unchecked(opaque(isUUID, needsTTL(keyspace.Certain)).under("query_hash_job:", about("redash", "Redash", "github.com/getredash/redash@ca79fe988d: redash/tasks/queries/execution.py",
+			"the name is query_hash_job:, a data source and a digest, and the value is the UUID of a job"),
+			opaqueSample("a query runs", "query_hash_job:1:"+sampleHex1, sampleUUID2, keyspace.Certain, 12*time.Hour))),
+		unchecked(stringLock{sure: fixed(keyspace.Likely), token: written(`a:2:{i:0;i:`, `^a:2:\{i:0;i:(\d+);i:1;s:\d+:"([^"]+)";\}$`, "$2:$1")}.anywhere(about("ninja-mutex", "ninja-mutex",
+			"github.com/arvenil/ninja-mutex@0.6.0: src/Lock/PredisRedisLock.php", "the value is a process and a host as PHP writes them"),
+			labelled("web-1:3121", opaqueSample("held", "very-critical-stuff", `a:2:{i:0;i:3121;i:1;s:5:"web-1";}`, keyspace.Likely, 0)))),
+		stringLock{sure: fixed(keyspace.Likely), token: written("hostname=", `^hostname=([^&]+)&processid=(\d+)$`, "$1:$2")}.anywhere(about("moodle-redislock", "moodle-local_redislock",
+			"github.com/open-lms-open-source/moodle-local_redislock@b81c59b224: classes/lock/redis_lock_factory.php", "the value is hostname= and processid="),
+			labelled("web-1:3121", opaqueSample("a task", "moodle_cron_core_cron", "hostname=web-1&processid=3121", keyspace.Likely, 0))),
+		stringLock{sure: needsTTL(keyspace.Certain), token: written("", `^(\d+):0\.\d{8} \d{10}:\d{1,4}$`, "process $1")}.anywhere(about("php-redis-lock", "cheprasov/php-redis-lock",
+			"github.com/cheprasov/php-redis-lock@v1.0.3: src/RedisLock/RedisLock.php", "the value is a process, the time as microtime() writes it, and a number"),
+			labelled("process 3121", opaqueSample("held", "Export_Orders", "3121:0.12345600 1763651000:4711", keyspace.Certain, 30*time.Second))),
 		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 			at := max(strings.LastIndexByte(value, '-'), 0)
 			h, timed := rubyTime(value[:at], now)
@@ -83,11 +99,4 @@ func rubyTime(value string, now time.Time) (keyspace.Holder, bool) {
 	}
 	at, err := time.Parse(rubyLayout, value)
 	return keyspace.Holder{ID: value, Depth: 1, Since: plausibleStart(at, now)}, err == nil
-}
-
-// moodleRequest parses a process, a host and a request.
-func moodleRequest(value string, _ time.Time) (keyspace.Holder, bool) {
-	pid, rest, ok := strings.Cut(strings.TrimPrefix(value, "[pid "), "] ")
-	host, _, named := strings.Cut(rest, ":")
-	return keyspace.Holder{ID: value, Label: host + ":" + pid, Depth: 1}, ok && named && digits(pid, 1, 10)
 }

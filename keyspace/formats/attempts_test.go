@@ -64,6 +64,7 @@ var without = map[string]string{
 	"read-write-keys": "INCR", "stamp-rw": "any command", "hash-rw": "any command", "hash-reentrant": "any command",
 	"magento-cache": "HMSET in any case", "seata": "a script of its own", "juicefs": "WATCH and MULTI", "advanced-semaphores": "several scripts",
 	"sidekiq-throttled": "nobody waits", "marqo": "nobody waits", "gocraft-work-jobs": "a script for all jobs",
+	"tasktiger": "nobody waits", "bottleneck": "several scripts", "mediawiki": "a script for all paths",
 	"custom-hash": "any command", "custom-zset": "any command", "custom-set": "any command",
 }
 

@@ -38,7 +38,7 @@ func getset() keyspace.Format {
 		l, sure := decode(e)
 		ahead := l.Expires.Sub(e.Now) // a time in s is any time: ServiceStack.Redis, which holds for a year, stores ms
 		anyTime := ahead <= 0 || ahead > 7*24*time.Hour && digits(e.Value, 10, 10)
-		if anyTime && !looksLikeLock(e.Key) || countsHolds(e.Key, e.Value) {
+		if anyTime && (!looksLikeLock(e.Key) || hasWord(e.Key, past)) || countsHolds(e.Key, e.Value) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		return l, sure

@@ -21,16 +21,13 @@ func byName() []keyspace.Format {
 		// digest of its payload. The key lasts until the task ends or its TTL ends.
 		opaque(anyToken, needsTTL(keyspace.Certain)).where(func(key string) bool {
 			queue, rest, unique := strings.Cut(key, "}:unique:")
-			if !unique {
-				return false // most keys
-			}
-			_, digest, typed := cutLast(rest, ":")
-			return typed && strings.Contains(queue, "asynq:{") && (digest == "" || isHex(digest, 32))
+			digest := strings.LastIndexByte(rest, ':') + 1
+			return unique && digest > 0 && strings.Contains(queue, "asynq:{") && (digest == len(rest) || isHex(rest[digest:], 32))
 		}, about("asynq", "asynq", "github.com/hibiken/asynq@785bb7208c: internal/base/base.go", "the name is asynq:{queue}:unique:, a task's type and a digest"),
 			opaqueSample("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
 				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),
 			opaqueSample("a task without a payload", "asynq:{default}:unique:db:vacuum:", "nightly-vacuum", keyspace.Certain, time.Hour)),
-		stringLock{token: processAndGoroutine, sure: needsTTL(keyspace.Certain)}.under("REDIS_LOCK_PREFIX_",
+		stringLock{token: written("", `^(\d{1,10})_(\d{1,19})$`, "process $1, goroutine $2"), sure: needsTTL(keyspace.Certain)}.under("REDIS_LOCK_PREFIX_",
 			about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock@0a735ab2dd: lock.go",
 				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine"),
 			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
@@ -184,6 +181,8 @@ func byName() []keyspace.Format {
 		sidekiqUniqueJobs(),
 		mlanett(),
 		unchecked(resqueLock()),
+		unchecked(endsUnder("lonely_job:", keyspace.Certain, atSeconds, about("resque-lonely-job", "resque-lonely_job", "github.com/wallace/resque-lonely_job@v1.1.3: lib/resque-lonely_job.rb",
+			"the name is lonely_job: and a queue, and the value a time in seconds"), endsItself("a job that runs", "lonely_job:imports", "{s+432000000}", 432000*time.Second, whyByValue))),
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.where(ends("resque_scheduler_master_lock"),
 			about("resque-scheduler", "resque-scheduler", "github.com/resque/resque-scheduler@v5.0.0: lib/resque/scheduler/lock/base.rb",
 				"the name ends in resque_scheduler_master_lock, and the value is host:process"),

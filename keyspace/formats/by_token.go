@@ -78,6 +78,9 @@ func byToken() []keyspace.Format {
 			about("go-zero", "go-zero, Laravel without a prefix, Foundatio", "github.com/zeromicro/go-zero@v1.10.3: core/stores/redis/redislock.go",
 				"the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them"),
 			opaqueSample("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)),
+		opaque(func(v string) bool { return isHex(v, 50) }, anyKey(keyspace.Possible)).anywhere(
+			about("sidekiq-lock", "sidekiq-lock", "github.com/rwojsznis/sidekiq-lock@v0.7.0: lib/sidekiq/lock/redis_lock.rb", "the value is 50 hexadecimal digits"),
+			opaqueSample("held", "lock:payment_17", sampleHex1+sampleHex2[:18], keyspace.Likely, 30*time.Second)),
 		// Lock in Ruby's redis-objects: an empty string with a TTL.
 		unchecked(opaque(func(v string) bool { return v == "" }, anyKey(keyspace.Possible)).anywhere(
 			about("redis-objects", "redis-objects", "github.com/nateware/redis-objects@v1.7.0: lib/redis/lock.rb",

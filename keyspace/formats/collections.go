@@ -21,6 +21,23 @@ func collections() []keyspace.Format {
 		Key: "LOCKED_RECORD_INFO_SYSTEM_CONFIG", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "d=31231-2852561463-0f3a9c12", Label: "process 31231", Depth: 1}},
 	}, "HSET LOCKED_RECORD_INFO_SYSTEM_CONFIG d 31231-2852561463-0f3a9c12 m {s-95000} i 0", "EXPIRE LOCKED_RECORD_INFO_SYSTEM_CONFIG 7200"))
 	magento.Actions = fieldActions()
+	bottleneck := elementsUnder("b_", "hash", keyspace.Semaphore, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+		return keyspace.Holder{ID: m.Name, Label: m.Value, Depth: 1}, digits(m.Name, 1, 19)
+	}, about("bottleneck", "Bottleneck", "github.com/SGrondin/bottleneck@v2.19.5: src/Scripts.coffee, src/redis/register.lua",
+		"the name is b_, a limiter and _job_clients, and the hash has a client for each job"), sample("two jobs", 0, keyspace.Lock{
+		Key: "b_crm_job_clients", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: "0", Label: "x7kb3nq2zf", Depth: 1}, {ID: "1", Label: "x7kb3nq2zf", Depth: 1}},
+	}, "HSET b_crm_job_clients 0 x7kb3nq2zf 1 x7kb3nq2zf"))
+	bottleneck.Match, bottleneck.Actions = ends("_job_clients"), nil
+	mediawiki := elementsUnder("", "hash", keyspace.RW, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+		kind, session, _ := strings.Cut(m.Name, ":")
+		until, timed := atSeconds(m.Value)
+		mode := map[string]keyspace.Mode{"SH": keyspace.Read, "EX": keyspace.Write}[kind]
+		return keyspace.Holder{ID: m.Name, Label: "session " + session, Depth: 1, Mode: mode, Expires: until}, timed && mode != "" && session != ""
+	}, about("mediawiki", "MediaWiki's RedisLockManager", "github.com/wikimedia/mediawiki@01eb64d0da: includes/libs/lockmanager/RedisLockManager.php",
+		"the name is 31 letters and digits, and each field SH or EX and a session, with a time in seconds"), sample("a reader", 15*time.Second, keyspace.Lock{
+		Key: "6k1v0o0y6hk4p2x8r1z3w5t7q9m2n4b", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: "SH:3kq8p1z0x9c7v5b3n1m2a4s6d8f0g2h", Label: "session 3kq8p1z0x9c7v5b3n1m2a4s6d8f0g2h", Depth: 1, Mode: keyspace.Read}},
+	}, "HSET 6k1v0o0y6hk4p2x8r1z3w5t7q9m2n4b SH:3kq8p1z0x9c7v5b3n1m2a4s6d8f0g2h {s+15000}", "EXPIRE 6k1v0o0y6hk4p2x8r1z3w5t7q9m2n4b 7200"))
+	mediawiki.Prefixes, mediawiki.Match, mediawiki.NoTTL = nil, func(key string) bool { return len(key) == 31 && only(key, "") }, false
 	throttled := elementsUnder("throttled:", "zset", keyspace.Semaphore, deadlineScore, about("sidekiq-throttled", "sidekiq-throttled",
 		"github.com/ixti/sidekiq-throttled@v2.1.0: lib/sidekiq/throttled/strategy/concurrency.rb, lib/sidekiq/throttled/strategy/concurrency.lua",
 		"the name is throttled:, a class of jobs and :concurrency.v2"), sample("one job", 15*time.Minute, keyspace.Lock{
@@ -77,6 +94,11 @@ func collections() []keyspace.Format {
 			Key: "set:SEARCH", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: "thread:" + sampleUUID1, Depth: 1}},
 		}, "ZADD set:SEARCH {s-3000} thread:"+sampleUUID1)),
 		gocraft,
+		elementsUnder("qslock:", "zset", keyspace.Semaphore, deadlineScore, about("tasktiger", "TaskTiger", "github.com/closeio/tasktiger@v0.25.0: tasktiger/redis_semaphore.py, tasktiger/worker.py",
+			"the name is qslock: and a queue, and the zset has a time for each worker"), sample("one worker", time.Minute, keyspace.Lock{
+			Key: "qslock:default", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}},
+		}, "DEL qslock:default", "ZADD qslock:default {f+60000} "+sampleUUID1)),
+		bottleneck, mediawiki,
 	}
 }
 

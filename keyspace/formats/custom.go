@@ -268,7 +268,7 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: customEvidence(word, "each element has a time")}
-	ends, sure := false, keyspace.Possible
+	ends, tokens, sure := false, hasWord(e.Key, permits), keyspace.Possible
 	without := func(m keyspace.Member) bool {
 		return !slices.ContainsFunc(e.Related[ownersOf(e.Key)].Members, func(turn keyspace.Member) bool { return turn.Name == m.Name })
 	}
@@ -283,7 +283,11 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		h := keyspace.Holder{ID: m.Name, Depth: 1}
 		setTime(&h, at, e.Now)
 		ends = ends || !h.Expires.IsZero()
+		tokens = tokens && shapeOf(m.Name) == tokenShape
 		l.Holders = append(l.Holders, h)
+	}
+	if tokens {
+		sure = keyspace.Likely
 	}
 	if ends { // the others have ended
 		l.Holders = slices.DeleteFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() })

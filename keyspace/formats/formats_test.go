@@ -95,7 +95,7 @@ func checkLock(t *testing.T, got, want keyspace.Lock, at, began time.Time, ttl t
 
 // tolerance returns how far a deadline may be off: some formats store whole seconds.
 func tolerance(l keyspace.Lock) time.Duration {
-	if l.Format == "mlanett" || l.Format == "resque-lock-timeout" || l.Format == "cronlock" {
+	if slices.Contains([]string{"mlanett", "resque-lock-timeout", "resque-lonely-job", "cronlock", "mediawiki"}, l.Format) {
 		return time.Second
 	}
 	return 100 * time.Millisecond
@@ -317,8 +317,8 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "jetcache", "laravel-schedule", "moodle",
-		"node-idempotency", "node-resque", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-loner", "rq-maintenance", "rq-scheduler", "saq",
+	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "jetcache", "laravel-schedule", "moodle", "ninja-mutex",
+		"node-idempotency", "node-resque", "redash", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-lonely-job", "resque-loner", "rq-maintenance", "rq-scheduler", "saq",
 		"seata", "simple-redis-lock", "spring-cache"}, "formats")
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for value, want := range map[string]bool{"*": true, "1": true, "locked": true, "TRUE": true, "7": false, "web-01:4242": false, "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e": false} {

@@ -99,6 +99,7 @@ const (
 	permits                         // the permits of a semaphore
 	property                        // a property of a thing, as the last word: a number or a mark with it is no lock
 	setting                         // a thing that is configured: a mark with it, without a TTL, is no lock
+	past                            // what happened: a time with it is no deadline
 	noLock                          // a word that ends like a lock
 )
 
@@ -117,8 +118,9 @@ var nameWords = usesOf(map[nameUse]string{
 	permits:   `semaphore semaphores sem permit permits`,
 	property: `state status battery level lang language locale firmware model color colour size length width height ms sec secs seconds
 		minutes duration wait latency timeout ttl mode percent percentage pct rate ratio avg p50 p95 p99 usage enabled
-		setting settings config url stats progress`,
+		setting settings config url stats progress exists table`,
 	setting: `config configs setting settings feature features flag flags preference preferences option options permission permissions`,
+	past:    `last checkpoint`,
 	noLock:  `unlock unlocks deadlock deadlocks padlock padlocks warlock gridlock sherlock hemlock headlock livelock livelocks interlock airlock`,
 })
 

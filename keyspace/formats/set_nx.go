@@ -44,6 +44,7 @@ func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Co
 	case countsHolds(key, value), denies(value), short && last&property != 0:
 		return keyspace.No
 	case !expires && short && value != "1", // a counter
+		!expires && hasWord(key, past) && !timeIn(value).IsZero(),
 		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)),
 		shapeOf(value) == markShape && isLockOut(key):
 		return min(sure, keyspace.Possible)

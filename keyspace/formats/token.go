@@ -34,14 +34,14 @@ func tokenOf(value string, now time.Time) token {
 }
 
 // isRandom reports whether a value is what a generator of tokens makes, by its alphabet and its length: base64, base64url,
-// nanoid or letters and digits; JavaScript's Math.random(), also in base 36; raw bytes that are not compressed or pickled.
+// nanoid, ULID or letters and digits; JavaScript's Math.random(), also in base 36; raw bytes that are not compressed or pickled.
 func isRandom(value string) bool {
 	n, text := len(value), strings.TrimRight(value, "=")
 	switch {
 	case n < 8 || n > 88 || digits(value, 1, n):
 		return false
 	case n >= 16 && n-len(text) <= 2 && (only(text, "+/") || only(text, "-_")):
-		return mixed(text) || n == 16 && only(text, "")
+		return mixed(text) || (n == 16 || n == 26 && text == strings.ToUpper(text)) && only(text, "")
 	case strings.HasPrefix(value, "0."):
 		return digits(value[2:], 10, 24)
 	case n >= 16:
@@ -96,7 +96,7 @@ func denies(value string) bool {
 		return true
 	case len(value) < 2, isRandom(value):
 		return false
-	case value[0] == '<', value[0] == '[' && strings.IndexByte(`"{[]0123456789`, value[1]) >= 0:
+	case value[0] == '<', value[:2] == "{{", value[0] == '[' && strings.IndexByte(`"{[]0123456789`, value[1]) >= 0:
 		return true
 	}
 	return err == nil && !digits(value, 1, 19) && timeIn(value).IsZero()
@@ -108,6 +108,9 @@ func isDoubtful(value string) bool {
 		fields, complete := objectFields(value)
 		r, owned := recordOf(fields)
 		return complete && !owned && !r.timed
+	}
+	if n := len(value); n > 4 && (value[0] == 'O' || value[0] == 'a') && value[1] == ':' && digit(value[2]) {
+		return true // an object or a list of PHP
 	}
 	if _, address, is := strings.Cut(value, "://"); is {
 		return strings.Contains(address, "/") // that of a process has no path

@@ -122,6 +122,7 @@ func TestEveryTokenOfALibraryIsSeen(t *testing.T) {
 		{"python-redis-lock", "lock:a", "python-redis-lock", func() string { return base64.StdEncoding.EncodeToString(raw(18)) }},
 		{"walrus", "lock:a", "walrus", func() string { return string(raw(32)) }},
 		{"rueidis", "rueidislock:0:a", "rueidislock", func() string { return string(raw(24)) }},
+		{"ULID", "orders:1", "set-nx", func() string { return of("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 26) }},
 	} {
 		seen := make(map[string]int)
 		for range 1_000 {

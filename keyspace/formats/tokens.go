@@ -2,6 +2,7 @@ package formats
 
 import (
 	"encoding/base64"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,11 +74,15 @@ func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 	return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
 }
 
-// processAndGoroutine parses the numbers of a process and of its goroutine.
-func processAndGoroutine(value string, _ time.Time) (keyspace.Holder, bool) {
-	process, goroutine, ok := strings.Cut(value, "_")
-	ok = ok && digits(process, 1, 10) && digits(goroutine, 1, 19)
-	return keyspace.Holder{ID: value, Label: "process " + process + ", goroutine " + goroutine, Depth: 1}, ok
+// written returns a token function for values that begin so and match a pattern, whose groups are in the label.
+func written(begin, pattern, label string) func(string, time.Time) (keyspace.Holder, bool) {
+	all := regexp.MustCompile(pattern)
+	return func(value string, _ time.Time) (keyspace.Holder, bool) {
+		if !strings.HasPrefix(value, begin) || !all.MatchString(value) {
+			return keyspace.Holder{}, false
+		}
+		return keyspace.Holder{ID: value, Label: all.ReplaceAllString(value, label), Depth: 1}, true
+	}
 }
 
 // suffixedUUID parses a UUID, and the suffix of a caller.
