@@ -22,11 +22,11 @@ func collections() []keyspace.Format {
 	}, "HSET LOCKED_RECORD_INFO_SYSTEM_CONFIG d 31231-2852561463-0f3a9c12 m {s-95000} i 0", "EXPIRE LOCKED_RECORD_INFO_SYSTEM_CONFIG 7200"))
 	magento.Actions = fieldActions()
 	bottleneck := elementsUnder("b_", "hash", keyspace.Semaphore, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
-		return keyspace.Holder{ID: m.Name, Label: m.Value, Depth: 1}, digits(m.Name, 1, 19)
+		return keyspace.Holder{ID: m.Name, Label: m.Value, Depth: 1}, only(m.Name+m.Value, "")
 	}, about("bottleneck", "Bottleneck", "github.com/SGrondin/bottleneck@v2.19.5: src/Scripts.coffee, src/redis/register.lua",
 		"the name is b_, a limiter and _job_clients, and the hash has a client for each job"), sample("two jobs", 0, keyspace.Lock{
-		Key: "b_crm_job_clients", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: "0", Label: "x7kb3nq2zf", Depth: 1}, {ID: "1", Label: "x7kb3nq2zf", Depth: 1}},
-	}, "HSET b_crm_job_clients 0 x7kb3nq2zf 1 x7kb3nq2zf"))
+		Key: "b_crm_job_clients", Kind: keyspace.Semaphore, Holders: []keyspace.Holder{{ID: "51is64q57xm", Label: "tjnp8wewsn", Depth: 1}, {ID: "ognpzty4hk", Label: "tjnp8wewsn", Depth: 1}},
+	}, "HSET b_crm_job_clients 51is64q57xm tjnp8wewsn ognpzty4hk tjnp8wewsn"))
 	bottleneck.Match, bottleneck.Actions = ends("_job_clients"), nil
 	mediawiki := elementsUnder("", "hash", keyspace.RW, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
 		kind, session, _ := strings.Cut(m.Name, ":")
