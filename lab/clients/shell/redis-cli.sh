@@ -47,8 +47,8 @@ while read -r line; do
 	case $(text op) in
 	hello)
 		url=${line#*\"urls\":[\"} url=${url%%\"*}
-		version=$(redis-cli --version) || exit # its message is on stderr
-		echo "{\"ok\":true,\"name\":\"$version SET NX, DEL\",\"kinds\":[\"mutex\"]}"
+		version=$(redis-cli --version) || exit # its message is on stderr; that of Valkey says valkey-cli
+		echo "{\"ok\":true,\"name\":\"redis-cli ${version#*cli } SET NX, DEL\",\"kinds\":[\"mutex\"]}"
 		;;
 	lock) lock ;;
 	unlock) unlock ;;
