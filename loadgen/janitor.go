@@ -319,7 +319,7 @@ func (j *janitor) remains(key string) []string {
 func (j *janitor) names(key string) []string {
 	switch j.lock.Kind {
 	case Fair:
-		return []string{key, companion(key, "fence"), companion(key, "queue"), companion(key, "alive")}
+		return []string{key, companion(key, "fence"), companion(key, "waiters")}
 	case "classic/two-key-rw":
 		return []string{key + ":readLock", key + ":writeLock"}
 	}

@@ -100,6 +100,8 @@ type request struct {
 	// chained means that the last attempt has woken the next waiter if that one may get
 	// the lock, too; used with shared.
 	chained bool
+	// inOrder means that each waiter has its own place in the queue on the server: see [Fair].
+	inOrder bool
 	// contended means that the lock is probably held.
 	contended bool
 	// pollEvery is the longest pause of a waiter without a message; 0 = no limit.
@@ -114,8 +116,8 @@ type request struct {
 	queue *waitQueue
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
-	// ticket is that of the first registration of an [All], or of the first refusal of a
-	// reader; 0 = none yet, noTicket = a reader that does not wait.
+	// ticket is that of the first registration of an [All] or of a waiter for a [Fair], or of
+	// the first refusal of a reader; 0 = none yet, noTicket = a reader that does not wait.
 	ticket int64
 
 	began    time.Time
@@ -162,6 +164,11 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 		return b.poll(ctx, r)
 	}
 	channel, local := b.protocol.channel(), (*localQueue)(nil)
+	if r.inOrder {
+		local = &localQueue{channel: channel, inOrder: true}
+		defer local.endUse()
+		return b.waitAndAcquire(ctx, r, local)
+	}
 	for local == nil {
 		acquired := r.owner.nextAcquire() // before holdsAny: no acquire is missed in between
 		if r.owner.holdsAny() || r.shared && !b.client.localQueues.busy(channel) {
@@ -216,7 +223,7 @@ func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
 func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
 	token, err := r.token, error(nil)
 	if token == "" {
-		token, err = newToken(b.client.owner, plainToken)
+		token, err = newToken(b.client.owner, false)
 	}
 	if err != nil {
 		return nil, err

@@ -223,7 +223,7 @@ func ExampleFair() {
 			served <- name
 			_ = next.Unlock(context.Background())
 		}()
-		for rdb.ZCard(context.Background(), "{printer:ground-floor}:queue").Val() <= int64(i) {
+		for rdb.ZCard(context.Background(), "{printer:ground-floor}:waiters").Val() <= int64(i) {
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -23,7 +23,7 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 				"%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
 			patient, cancel := context.WithCancel(ctx)
 			waiter := inBackground(func() error { return tried(pair[1].Lock(patient)) })
-			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 1 })
+			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:waiters").Val()) == 1 })
 			r.must(plain.Unlock(ctx))
 			r.holds(plain.Key(), "")
 			if r.fake {
@@ -32,7 +32,7 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 			cancel()
 			check.ErrorIs(r, <-waiter, context.Canceled, "%q was granted while it was held", braced.Key())
 			r.must(braced.Unlock(ctx))
-			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 0 })
+			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:waiters").Val()) == 0 })
 		}
 	})
 }

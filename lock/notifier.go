@@ -204,11 +204,11 @@ func (n *notifier) onMessage(channel, message string) {
 	}
 }
 
-// handTo passes a hand-over of a fair lock to the waiter with token, if it is in this
-// process.
-func (n *notifier) handTo(processChannel, token string, g grant) {
-	if q := n.queue(processChannel); q != nil && q.handTo(token, g) {
-		q.onMessage(processChannel, nextMessage) // the next waiter may be in this process, too
+// onHandOver passes a hand-over to the waiter with token, if it is in this process. The
+// first one in this process checks that another process claims the lock.
+func (n *notifier) onHandOver(processChannel, token string, g grant) {
+	if q := n.queue(processChannel); q != nil && !q.handTo(token, g) {
+		q.watchClaim(processOf(token))
 	}
 }
 

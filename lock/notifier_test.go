@@ -178,7 +178,7 @@ func woken(w *waiter) bool {
 
 func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 	q := &waitQueue{}
-	first := q.join("")
+	first := q.join(false)
 	q.wakeFirst()
 	woken(first) // it tries now
 	q.wakeFirst()
@@ -189,7 +189,7 @@ func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 // A release before the confirmation has sent no message to this process.
 func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
 	q := &waitQueue{channel: "free"}
-	first := q.join("")
+	first := q.join(false)
 	check.False(t, q.subscribed(), "the queue is subscribed before the confirmation")
 	q.onSubscribed("free")
 	check.True(t, q.subscribed() && woken(first), "want the queue subscribed and the first waiter woken")
@@ -204,7 +204,7 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &waitQueue{}
-			first, next := q.join(""), q.join("")
+			first, next := q.join(false), q.join(false)
 			if c.pending {
 				q.wakeFirst()
 			}
@@ -227,7 +227,8 @@ func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
 func TestAHandOverWakesTheWaiterWithTheToken(t *testing.T) {
 	const token, gone = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
 	q := &waitQueue{channel: "free"}
-	first, next := q.join(""), q.join(token)
+	first, next := q.join(false), q.join(true)
+	q.setToken(next, token)
 	q.onMessage("free:ours", token)
 	check.True(t, !woken(first) && woken(next), "want only the waiter with the token woken")
 	q.onMessage("free:ours", gone)

@@ -183,16 +183,12 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 			sent.Write(request)
 		}
 		c := r.client(lock.Config{})
-		process := "" // a part of each fair token, and an argument; it may consist of digits
 		for kind, l := range everyKind(c, "orders", lock.Options{TTL: time.Second}) {
 			if kind != "all" && kind != "scattered" {
 				l = kinds[kind](c, kind, lock.Options{TTL: time.Second, Fence: kind != "semaphore"})
 			}
 			lease := r.lock(l)
-			if kind == "fair" {
-				process = lease.Token()[len(lease.Token())-12:]
-			}
-			check.True(r, kind != "fair" || within(3*time.Second, kinds[kind](c.As("another"), kind, lock.Options{TTL: time.Second}).Lock) != nil,
+			check.True(r, kind != "fair" || within(500*time.Millisecond, kinds[kind](c.As("another"), kind, lock.Options{TTL: time.Second}).Lock) != nil,
 				"a lock was had twice")
 			r.must(lease.Unlock(ctx))
 		}
@@ -204,7 +200,7 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 		for _, arg := range lines {
 			n, err := strconv.ParseInt(arg, 10, 64)
 			for _, moment := range []int64{now.Unix(), now.UnixMilli(), now.UnixMicro()} {
-				check.True(r, err != nil || arg == process || n <= moment/2 || n >= moment*2, "%s was sent, which is a moment", arg)
+				check.True(r, err != nil || n <= moment/2 || n >= moment*2, "%s was sent, which is a moment", arg)
 			}
 		}
 	})

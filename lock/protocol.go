@@ -54,7 +54,8 @@ type scriptProtocol struct {
 	transport   transport.Transport
 	keys        []string // the lock; its fence, if it has one
 	freeChannel string
-	broadcast   bool // the lock can have no companion keys: a release wakes all processes
+	broadcast   bool          // the lock can have no companion keys: a release wakes all processes
+	grant       time.Duration // a waiter of the own process gets the lock for this TTL; 0 = it must claim it
 
 	acquireArgs, releaseArgs []any // of a kind with more arguments, behind the first ones
 }
@@ -90,7 +91,8 @@ func (p *scriptProtocol) extend(ctx context.Context, t transport.Transport, toke
 }
 
 func (p *scriptProtocol) release(ctx context.Context, token string, left int) future {
-	return &handover{call: p.sendRelease(ctx, token, left, ""), protocol: p}
+	g := grant{time.Now(), p.grant}
+	return &handover{p.sendRelease(ctx, token, left, ""), p, g}
 }
 
 // sendRelease sends the release of a token. If the token does not hold the lock,
@@ -112,6 +114,8 @@ func (p *scriptProtocol) appendWakeArgs(args []any, waiting string) []any {
 	switch {
 	case p.broadcast:
 		return args
+	case p.grant > 0:
+		return append(args, p.core.process, p.publishCounts(), waiting, p.grant.Milliseconds())
 	case waiting != "":
 		return append(args, p.core.process, p.publishCounts(), waiting)
 	case p.transport.Clustered():

@@ -1,4 +1,4 @@
--- tell: stands before the scripts that send a message to one process.
+-- tell: stands behind waiters_common, before the scripts that send a message to one process.
 
 -- tell sends text on the channel of a process: the name of the lock's channel, a colon,
 -- and 12 characters. counts is 1 if PUBLISH returns the number of subscribers, 0 on a
@@ -17,4 +17,20 @@ local function tell(channel, process, text, counts)
   end
   local exact = redis.pcall('PUBSUB', 'NUMSUB', channel)
   return exact.err ~= nil or exact[2] ~= 0
+end
+
+-- watch has a process check that a token which was handed the lock claims it: the process of
+-- the next token that is not of the same process, unless it is the caller's own.
+local function watch(channel, own, counts, token)
+  local claims = string.sub(token, -12)
+  for i = 0, 9 do
+    local member = redis.pcall('ZRANGE', waiters_of(channel), i, i)[1]
+    local process = member and string.sub(member, -12)
+    if not member or not is_token(member) or process == string.sub(own, -12) then
+      return
+    end
+    if process ~= claims and tell(channel, process, 'next ' .. claims, counts) ~= false then
+      return
+    end
+  end
 end

@@ -15,15 +15,9 @@ import (
 // their length.
 const maxOwner = 100
 
-// The first character of the UUID's fourth group tells the scripts of a fair lock whether
-// the holder knows its queue.
-const (
-	plainToken = 0xb0
-	fairToken  = 0x80
-)
-
-// newToken returns a new token of a kind for an owner.
-func newToken(owner string, kind byte) (string, error) {
+// newToken returns a new token for an owner. The first character of the UUID's fourth group
+// tells observers whether it is that of a waiter for a fair lock.
+func newToken(owner string, fair bool) (string, error) {
 	if err := checkOwner(owner); err != nil {
 		return "", fmt.Errorf("lock: %w", err)
 	}
@@ -31,24 +25,20 @@ func newToken(owner string, kind byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("lock: make a token: %w", err)
 	}
-	id[8] = id[8]&0x0f | kind
+	if id[8] |= 0xb0; fair {
+		id[8] &= 0x8f
+	}
 	return owner + "~" + id.String(), nil
 }
 
 // newProcessToken returns a new token that tells in which process its owner waits: its
 // last 12 characters are those of core.id.
-func (c *core) newProcessToken(owner string, kind byte) (string, error) {
-	token, err := newToken(owner, kind)
+func (c *core) newProcessToken(owner string, fair bool) (string, error) {
+	token, err := newToken(owner, fair)
 	if err != nil {
 		return "", err
 	}
 	return strings.TrimSuffix(token, processOf(token)) + processOf(c.id), nil
-}
-
-// isFair reports whether a token is that of a fair lock.
-func isFair(token string) bool {
-	i := len(token) - len("8000-000000000000")
-	return i >= 0 && token[i] == '8'
 }
 
 // processOf returns the last 12 characters of an id, a token, or the name of a process.

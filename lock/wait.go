@@ -51,7 +51,9 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		if errors.Is(err, ErrHeld) {
 			held, backoff = err, minBackoff
 		}
-		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
+		if pause := r.capPoll(b.pollInterval(r, err, queue, backoff)); !r.inOrder || queue.isFirst(w) {
+			queue.wakeAfter(pause)
+		}
 		if err = b.client.await(ctx, w.wakeup, r.acquired); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
@@ -89,13 +91,13 @@ func (b *base) processChannel() string {
 }
 
 // tryInQueue tries once, as w, a waiter in queue; nil = there is none yet. If the lock is
-// held, the next release hands it to the waiter if ctx is for [inTurn], or if its process
+// held, the next release hands it to the waiter if it is inOrder or ctx is for [inTurn], or if its process
 // was woken too often and found the lock taken.
 func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *waiter) (_ *Lease, err error) {
 	p, hands := b.protocol.(*scriptProtocol)
 	hands = hands && !p.broadcast && !r.noHandOver
-	if hands && queue != nil && r.token == "" && (ctx.Value(inTurn{}) != nil || queue.starving()) {
-		if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err != nil {
+	if hands && queue != nil && r.token == "" && (r.inOrder || ctx.Value(inTurn{}) != nil || queue.starving()) {
+		if r.token, err = b.client.newProcessToken(b.client.owner, r.inOrder); err != nil {
 			return nil, err
 		}
 		r.registrar = p
@@ -135,12 +137,12 @@ func pollInterval(err error, subscribed bool, backoff time.Duration) time.Durati
 // pollInterval returns the pause after an attempt of a waiter in queue that ended with
 // err. If a release wakes one process, that process may be stopped, so a registered
 // process polls by itself: every 1 to 2 s if it is one of the next.
-func (b *base) pollInterval(err error, queue *waitQueue, backoff time.Duration) time.Duration {
+func (b *base) pollInterval(r *request, err error, queue *waitQueue, backoff time.Duration) time.Duration {
 	if b.processChannel() == "" {
 		return pollInterval(err, queue.subscribed(), backoff)
 	}
 	pause := pollInterval(queue.untilTurn(err), queue.subscribedBoth(), backoff)
-	if queue.isNext() {
+	if r.inOrder || queue.isNext() {
 		pause = min(pause, randomBetween(time.Second, 2*time.Second))
 	}
 	return pause
@@ -156,6 +158,7 @@ type localQueues struct {
 // channel contains the key of its lock.
 type localQueue struct {
 	channel   string
+	inOrder   bool            // its waiter has its own place in the queue of a fair lock
 	waiting   []chan struct{} // closed when their goroutine may proceed; guarded by localQueues.mu
 	refs      int             // waiting goroutines and the one that proceeds; guarded by localQueues.mu
 	notifier  *notifier       // set with waitQueue, by the goroutine that proceeds
@@ -226,7 +229,14 @@ func (l *localQueues) remove(q *localQueue, ready chan struct{}) {
 		q.waiting = slices.Delete(q.waiting, 0, 1)
 	}
 	l.mu.Unlock()
-	if last && q.waitQueue != nil {
+	if last {
+		q.endUse()
+	}
+}
+
+// endUse ends the use of the waitQueue, if there is one.
+func (q *localQueue) endUse() {
+	if q.waitQueue != nil {
 		q.notifier.endUse(q.waitQueue)
 	}
 }
@@ -241,13 +251,13 @@ func (q *localQueue) reuseSubscription(n *notifier, processChannel string) (*wai
 	if q.waitQueue == nil {
 		return nil, nil
 	}
-	return q.waitQueue, q.waitQueue.join("")
+	return q.waitQueue, q.waitQueue.join(q.inOrder)
 }
 
 // subscribe opens the waitQueue of the key and joins it.
 func (q *localQueue) subscribe(n *notifier, channel, processChannel string) (*waitQueue, *waiter) {
 	q.notifier, q.waitQueue = n, n.use(channel, processChannel)
-	w := q.waitQueue.join("")
+	w := q.waitQueue.join(q.inOrder)
 	if q.waitQueue.subscribed() {
 		notify(w.wakeup) // another client has subscribed before: a message may have come before w joined
 	}

@@ -200,13 +200,6 @@ func (p *scriptProtocol) setFirst(ctx context.Context, token string, ttl time.Du
 	return r
 }
 
-// noteRegistered notes that the process may be registered for the lock of p.
-func (q *waitQueue) noteRegistered(p *scriptProtocol) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.registration.protocol, q.registration.registered = p, true
-}
-
 // onGrant notes that the lock was acquired. turn is when the next waiter of the process
 // must look, as in onRefusal.
 func (r *registering) onGrant(turn any) {
@@ -306,7 +299,7 @@ func (c *core) deliverLate(release *call, deliver func(reply any)) {
 func (p *scriptProtocol) deliver(reply any, g grant) {
 	switch reply := reply.(type) {
 	case string:
-		p.core.notifier.handTo(p.processChannel(), reply, g)
+		p.core.notifier.onHandOver(p.processChannel(), reply, g)
 	case int64:
 		switch reply {
 		case wokeOwn:

@@ -46,7 +46,7 @@ local function register(channel, member, ticket, rank)
     return nil
   end
   rank = rank and redis.call('ZRANK', waiters, member) or -1
-  if rank < 2 and not last then -- the first two processes register again every 1 to 2 s
+  if rank < 2 and not last then -- the first two processes, and fair waiters, register again every 1 to 2 s
     redis.call('PEXPIRE', waiters, 16000)
   end
   return tonumber(ticket), rank

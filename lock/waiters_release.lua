@@ -3,7 +3,9 @@
 -- ARGV[i]    channel of the lock; empty = wake no process
 -- ARGV[i+1]  name of the caller's process; absent = wake all processes
 -- ARGV[i+2]  counts of tell
--- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
+-- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock; may be empty
+-- ARGV[i+4]  for how long a waiter of the caller's process gets the lock, ms; absent = it must
+--            claim it, as others do
 
 -- message sends text to the process of a member, or the member if that is a token, or
 -- own if the process is the caller's, which learns from the reply. It returns what tell
@@ -57,12 +59,15 @@ end
 
 -- release wakes a waiter and frees the lock with free, or hands it to the first waiter
 -- if that is a token: hand stores the token for 1 s. The waiter must claim the lock in
--- this time. text is the message, by default free. It returns 1 if the lock is free, 2 if
+-- this time, and another process checks that, unless the waiter is the caller's own. text is the message, by default free. It returns 1 if the lock is free, 2 if
 -- also a process was woken that is the caller's own, or the token. popped: see wake_one.
 local function release(i, hand, free, text, popped)
   local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2], KEYS[1], text, popped)
   if first and is_token(first) then
-    hand(first, 1000)
+    hand(first, own and ARGV[i + 4] or 1000)
+    if not own then
+      watch(ARGV[i], ARGV[i + 1], ARGV[i + 2], first)
+    end
     return first
   end
   free()
@@ -70,12 +75,13 @@ local function release(i, hand, free, text, popped)
 end
 
 -- give_up removes a waiter that does not hold the lock. If is_free returns true, another
--- one is woken: the message may have been for the removed one.
+-- one is woken: the message may have been for the removed one. Then it returns what release
+-- returns, else nil.
 local function give_up(i, is_free, hand, free, text)
-  if ARGV[i + 3] then
+  if ARGV[i + 3] and ARGV[i + 3] ~= '' then
     redis.pcall('ZREM', waiters_of(ARGV[i]), ARGV[i + 3])
     if is_free() then
-      release(i, hand, free, text)
+      return release(i, hand, free, text)
     end
   end
   return nil

@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,23 +27,20 @@ type waitQueue struct {
 	freedAt          time.Time // when the last message on channel came
 	refusedTicket    int64     // of the last refused reader; 0 = none
 	setFirst         setFirst
-
-	heartbeats     int // waiters that need heartbeats
-	heartbeatTimer *time.Timer
+	handedTo         string // last 12 characters of the process that was handed the lock last, if another one has said so
 }
 
 // waiter is one waiter in a waitQueue.
 type waiter struct {
-	wakeup chan struct{} // capacity 1; ready when the waiter should try
-	fair   bool          // waits in the server's queue of a fair lock
-	token  string        // to which a release may hand the lock; empty = none. Guarded by waitQueue.mu, like grant
-	grant  grant
+	wakeup  chan struct{} // capacity 1; ready when the waiter should try
+	inOrder bool          // it has its own place in the queue of a fair lock
+	token   string        // to which a release may hand the lock; empty = none. Guarded by waitQueue.mu, like grant
+	grant   grant
 }
 
-// join adds a waiter at the end. A waiter for a fair lock passes its token in the
-// server's queue.
-func (q *waitQueue) join(token string) *waiter {
-	w := &waiter{wakeup: make(chan struct{}, 1), fair: token != "", token: token}
+// join adds a waiter at the end.
+func (q *waitQueue) join(inOrder bool) *waiter {
+	w := &waiter{wakeup: make(chan struct{}, 1), inOrder: inOrder}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = append(q.queue, w)
@@ -69,9 +67,9 @@ func (q *waitQueue) wakeFirst() {
 	}
 }
 
-// nextMessage tells the process of the first waiter that a fair lock was handed to
-// another waiter, which has yet to claim it.
-const nextMessage = "next"
+// nextMessage begins a message to the process of another waiter when a token was handed the
+// lock, and has yet to claim it. The process of the token follows.
+const nextMessage = "next "
 
 // onMessage handles a message. On channel it means that the lock is free. On
 // processChannel it is freeMessage, moreMessage, the token of the waiter that was handed the lock,
@@ -84,11 +82,27 @@ func (q *waitQueue) onMessage(channel, message string) {
 	case message == ownMessage:
 	case message == freeMessage, message == moreMessage:
 		q.onWoken(message == moreMessage)
-	case message == nextMessage:
-		q.wakeAfter(claimTimeout + time.Millisecond)
+	case strings.HasPrefix(message, nextMessage):
+		q.watchClaim(message[len(nextMessage):])
 	default:
-		q.wakeToken(message)
+		q.handTo(message, grant{})
 	}
+}
+
+// watchClaim has the first waiter try when the time to claim the lock is over, which a
+// process was handed.
+func (q *waitQueue) watchClaim(process string) {
+	q.mu.Lock()
+	q.handedTo = process
+	q.mu.Unlock()
+	q.wakeAfter(claimTimeout + time.Millisecond)
+}
+
+// claimant returns the process of the last watchClaim; empty = none.
+func (q *waitQueue) claimant() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.handedTo
 }
 
 // onFree wakes the first waiter, because a release has woken all processes.
@@ -226,43 +240,40 @@ func (q *waitQueue) setToken(w *waiter, token string) {
 	w.token = token
 }
 
-// wakeToken wakes the waiter with token, if it still waits.
-func (q *waitQueue) wakeToken(token string) { q.handTo(token, grant{}) }
-
 // handTo wakes the waiter with token and passes it the grant. It returns false if the
 // waiter has left.
 func (q *waitQueue) handTo(token string, g grant) (here bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.IndexFunc(q.queue, func(w *waiter) bool { return w.token == token })
-	if i < 0 {
-		return false
-	}
-	if g.ttl > 0 {
+	if i >= 0 {
 		q.queue[i].grant = g
+		notify(q.queue[i].wakeup)
 	}
-	notify(q.queue[i].wakeup)
-	return true
+	return i >= 0
 }
 
-// grantFor returns the grant that w has received.
-func (q *waitQueue) grantFor(w *waiter) grant {
+// grantFor returns the grant of the waiter with token.
+func (q *waitQueue) grantFor(token string) grant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return w.grant
-}
-
-// tokens returns the tokens of the waiters for a fair lock.
-func (q *waitQueue) tokens() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var tokens []string
 	for _, w := range q.queue {
-		if w.fair {
-			tokens = append(tokens, w.token)
+		if w.token == token {
+			return w.grant
 		}
 	}
-	return tokens
+	return grant{}
+}
+
+// wakeInOrder wakes all waiters for a fair lock.
+func (q *waitQueue) wakeInOrder() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.queue {
+		if w.inOrder {
+			notify(w.wakeup)
+		}
+	}
 }
 
 // channels returns the channels of the queue. The server confirms the last one last.
@@ -284,7 +295,7 @@ func (q *waitQueue) onSubscribed(channel string) {
 		q.processConfirmed = true
 	}
 	for i, w := range q.queue {
-		if w.fair && q.freeConfirmed && q.processConfirmed || !w.fair && i == 0 && channel == q.channel {
+		if w.inOrder && q.freeConfirmed && q.processConfirmed || !w.inOrder && i == 0 && channel == q.channel {
 			notify(w.wakeup)
 		}
 	}
@@ -301,6 +312,13 @@ func (q *waitQueue) subscribedBoth() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.freeConfirmed && q.processConfirmed
+}
+
+// isFirst reports whether w is the first waiter.
+func (q *waitQueue) isFirst(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue) > 0 && q.queue[0] == w
 }
 
 // wakeAfter wakes the first waiter after d. A later call replaces d.
@@ -322,54 +340,5 @@ func (q *waitQueue) close() {
 	q.closed = true
 	if q.timer != nil {
 		q.timer.Stop()
-	}
-}
-
-// startHeartbeat has the queue send heartbeats for all of its waiters until each of
-// them has called stop. p is the protocol of the queue's lock.
-func (q *waitQueue) startHeartbeat(c *Client, p *fairProtocol) (stop func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.heartbeats++
-	if q.heartbeats == 1 {
-		q.heartbeatTimer = time.AfterFunc(heartbeatInterval, func() { q.sendHeartbeat(c.core, p) })
-	}
-	return q.stopHeartbeat
-}
-
-func (q *waitQueue) stopHeartbeat() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.heartbeats--
-	if q.heartbeats == 0 {
-		q.heartbeatTimer.Stop()
-	}
-}
-
-// sendHeartbeat sends one heartbeat and schedules the next.
-func (q *waitQueue) sendHeartbeat(c *core, p *fairProtocol) {
-	q.mu.Lock()
-	if q.heartbeats > 0 {
-		q.heartbeatTimer.Reset(heartbeatInterval)
-	}
-	q.mu.Unlock()
-	c.tasks.spawn(func() {
-		for chunk := range slices.Chunk(q.tokens(), heartbeatBatch) {
-			q.wakeDropped(p.heartbeat(c.alive, chunk).wait(c.alive))
-		}
-	})
-}
-
-// wakeDropped wakes the waiters that the server no longer has in its queue: their lock
-// was handed over and the message was lost, or they counted as dead.
-func (q *waitQueue) wakeDropped(reply any, err error) {
-	if err != nil {
-		return
-	}
-	missing, _ := reply.([]any)
-	for _, token := range missing {
-		if token, ok := token.(string); ok {
-			q.wakeToken(token)
-		}
 	}
 }

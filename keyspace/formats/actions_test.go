@@ -326,7 +326,8 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			[]string{"redisson_rwlock:{rates} 1"}, nil},
 		{"locktop reentrant", "ledger", "HSET ledger " + token + " 2; PEXPIRE ledger 30000", []string{"{ledger}:free ledger"}, nil},
 		{"locktop", "jobs", "SET jobs " + token + " PX 30000", []string{"{jobs}:free jobs"}, nil},
-		{"locktop fair", "{f}:line",
+		{"locktop fair", "{f}:row", "SET {f}:row " + token + " PX 30000; ZADD {f}:row::waiters 1 " + waiter, []string{"{f}:row::free {f}:row"}, []string{"{f}:row::waiters"}},
+		{"locktop fair, of an older version", "{f}:line",
 			"SET {f}:line " + token + " PX 30000; ZADD {f}:line::queue 1 dead 2 " + waiter +
 				"; ZADD {f}:line::alive {ms-1} dead {ms+5000} " + waiter,
 			[]string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},

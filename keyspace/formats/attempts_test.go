@@ -24,6 +24,7 @@ var sent = map[string][]attempt{
 		{"set load:a client-1~01a20e37-d1c8-7506-bd35-be98deb1d25b nx px 5000", "load:a", "client-1~01a20e37-d1c8-7506-bd35-be98deb1d25b"},
 		{"evalsha 6268ce 1 load:a client-2~01a20e37-d131-74b5-bc45-bf929834dbb8 5000 1 load:{a}:free vm:15320~75f3f53624bf 1 c", "load:a", "client-2~01a20e37-d131-74b5-bc45-bf929834dbb8"},
 		{"evalsha a243d9 3 load:a {load:a}:queue {load:a}:alive {load:a}:free 1000 1 client-1~01a20e37-f47b-79df-8fde-7089c460936d 5000 0 vm:15440~7089c460936d", "load:a", "client-1~01a20e37-f47b-79df-8fde-7089c460936d"},
+		{"evalsha 51c3d9 1 load:a client-1~01a20e37-f47b-79df-8fde-7089c460936d 5000 {load:a}:free 1 - ", "load:a", "client-1~01a20e37-f47b-79df-8fde-7089c460936d"},
 	},
 	"locktop-reentrant": {{"evalsha 64d22b 1 load:a client-1~01a20e37-dcf5-7916-be9e-81129f27068f 5000 1", "load:a", "client-1~01a20e37-dcf5-7916-be9e-81129f27068f"}},
 	"locktop-rw":        {{"evalsha 536e6e 1 load:a w client-1~01a20e37-e8b3-7736-b89d-325473879bb2 5000 1 client-1~76a51ad10e08 750 {load:a}:free vm:1~76a51ad10e08 1", "load:a", "client-1~01a20e37-e8b3-7736-b89d-325473879bb2"}},
@@ -105,6 +106,7 @@ func TestOtherCommandsAreNoAttempts(t *testing.T) {
 		"locktop": {
 			"evalsha a7851f 1 load:a client-1~01a20e37-d12f-7743-b2a6-c9e1c60bb87b {load:a}:free vm:15320~5414cf6580bd",
 			"evalsha 1632a8 3 load:a {load:a}:queue {load:a}:alive {load:a}:free 1000 1 client-1~01a20e37-f47b-79df-8fde-7089c460936d 7089c460936d 5000",
+			"evalsha 1632a8 1 load:a client-1~01a20e37-f47b-79df-8fde-7089c460936d {load:a}:free vm:1~7089c460936d 1  5000",
 			"get load:a", "pttl load:a", "del load:a",
 		},
 		"locktop-reentrant": {"evalsha 56c467 1 load:a client-1~01a20e37-dcf5-7916-be9e-81129f27068f 0 {load:a}:free vm:15385~7af3b357f200"},

@@ -10,8 +10,9 @@ import (
 
 // locktop is the format of the mutex in package lock: the owner's label, a tilde, and
 // a UUID v7 that is new for every attempt. With fencing, a second key has the counter.
-// A fair lock has the same format, with a queue while clients wait, and so has each key of
-// an All: one token holds several locks.
+// A fair lock has the same format: its waiters are tokens of their own among those that wait.
+// In older versions it had a queue of its own. Each key of an All has the format, too: one
+// token holds several locks.
 func locktop() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop", "locktop", "package locktop/lock: Mutex, Fair, each key of an All",
@@ -58,7 +59,7 @@ func locktopBeside(parts ...string) func(keyspace.Entry) []keyspace.Companion {
 	}
 }
 
-// locktopActions hand a fair lock over to the next waiter, like a release.
+// locktopActions wake the waiters. They hand a fair lock of an older version over to the next one.
 func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -129,8 +130,21 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		waiter, _ := locktopHolder(m.Name, e.Now)
 		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since, Expires: alive[m.Name]})
 	}
-	l.Waiters = append(l.Waiters, locktopProcesses(e)...)
+	for _, w := range locktopProcesses(e) {
+		if waitsInOrder(w.ID) {
+			l.Kind = keyspace.Fair
+		}
+		l.Waiters = append(l.Waiters, w)
+	}
 	return l, keyspace.Certain
+}
+
+// waitsInOrder reports whether a waiter is that of a fair lock. It has a token with a mark, where
+// a waiter of another kind has its process, or a token without the mark.
+func waitsInOrder(waiter string) bool {
+	_, made, _ := cutLast(waiter, "~")
+	id, ok := dashed(made)
+	return ok && id[8]>>4 == 8
 }
 
 // locktopProcesses returns the processes that wait for a lock, with the time since when
@@ -212,11 +226,9 @@ func locktopSamples() []keyspace.Sample {
 			Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
 		},
 			"SET {fleet}:dispatch "+token+" PX 20000",
-			"DEL {fleet}:dispatch::queue {fleet}:dispatch::alive",
-			"ZADD {fleet}:dispatch::queue 41 "+second+" 42 "+third,
-			"ZADD {fleet}:dispatch::alive {ms+15000} "+second+" {ms+15000} "+third,
-			"PEXPIRE {fleet}:dispatch::queue 20000",
-			"PEXPIRE {fleet}:dispatch::alive 20000"),
+			"DEL {fleet}:dispatch::waiters",
+			"ZADD {fleet}:dispatch::waiters {ms-6000}000 "+second+" {ms-2000}000 "+third,
+			"PEXPIRE {fleet}:dispatch::waiters 20000"),
 	}
 }
 

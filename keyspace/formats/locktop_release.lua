@@ -1,7 +1,7 @@
--- locktop_release: end the hold of locktop's Mutex or Fair, and hand the lock to the
--- first living waiter.
+-- locktop_release: end the hold of locktop's Mutex or Fair, and wake the waiters. Of a fair lock
+-- of an older version, hand it to the first living waiter.
 -- KEYS[1]  the lock
--- KEYS[2]  queue of a fair lock: a zset of token → ticket
+-- KEYS[2]  queue of an older fair lock: a zset of token → ticket
 -- KEYS[3]  alive: a zset of token → time in ms until which the waiter counts as alive
 -- ARGV[1]  the token, as last read
 -- ARGV[2]  channel of the lock. The channel of a waiter's process is this name, a

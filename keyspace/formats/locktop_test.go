@@ -53,6 +53,28 @@ func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 	}
 }
 
+// A waiter of a fair lock has its own token with a mark. Of older versions the queue is another key.
+func TestWaitersTellAFairLock(t *testing.T) {
+	const fair, other = "web-2:7~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a", "web-2:7~019aa1ca-7398-7a4a-ba4a-4a4a4a4a4a4a"
+	for _, c := range []struct {
+		part, waiter string
+		score        float64
+		want         keyspace.Kind
+		since        int64 // s
+	}{
+		{"waiters", fair, 1_763_650_990_000_000 - 4e15, keyspace.Fair, 1_763_650_990},
+		{"waiters", other, 1_763_650_990_000_000 - 4e15, keyspace.Mutex, 1_763_650_990}, // it was passed over too often
+		{"waiters", rwProcess, 1_763_650_990_000_000, keyspace.Mutex, 1_763_650_990},
+		{"queue", fair, 1, keyspace.Fair, 0x019aa1ca7398 / 1000},
+	} {
+		key := "{job}:" + c.part
+		beside := map[string]keyspace.Entry{key: {Key: key, Type: "zset", Members: []keyspace.Member{{Name: c.waiter, Score: c.score}}}}
+		l, sure := format(t, "locktop").Decode(keyspace.Entry{Key: "job", Type: "string", Value: rwToken, Now: time.UnixMilli(1_763_651_000_000), Related: beside})
+		check.True(t, sure == keyspace.Certain && l.Kind == c.want && len(l.Waiters) == 1 && l.Waiters[0].ID == c.waiter && l.Waiters[0].Since.Unix() == c.since,
+			"%s %s: decoded %+v, %v", c.part, c.waiter, l, sure)
+	}
+}
+
 // pool decodes a zset as locktop's semaphore.
 func pool(t *testing.T, now time.Time, length int64, members ...keyspace.Member) (keyspace.Lock, keyspace.Confidence) {
 	t.Helper()
