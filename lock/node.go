@@ -25,8 +25,9 @@ type node struct {
 	identified *atomic.Int64 // of the nodeSet
 
 	mu      sync.Mutex
-	runID   string    // of the server process; empty = not known
-	upSince time.Time // the latest possible start; zero = not known
+	runID   string      // of the server process; empty = not known
+	upSince time.Time   // the latest possible start; zero = not known
+	calls   []*nodeCall // of rounds, in order; receive runs unless it is empty
 }
 
 // nodePoolSize is the number of failed dials after which go-redis only probes once a

@@ -248,13 +248,11 @@ func (a *redlockAttempt) extend(_ context.Context, _ transport.Transport, _ stri
 		if a.states[i].probablyHeld() {
 			x.round.send(i, extend)
 		} else {
-			x.round.record(nodeReply{node: i, err: errCopyGone})
+			x.gone++
 			a.states[i].onSend()
 			repair.send(i, acquire)
 		}
 	}
-	x.round.allSent()
-	repair.allSent()
 	return x
 }
 
@@ -358,10 +356,9 @@ func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *re
 		if a.states[i].closeAcquires() {
 			r.round.send(i, release)
 		} else {
-			r.round.record(nodeReply{node: i})
+			r.gone++
 		}
 	}
-	r.round.allSent()
 	return r
 }
 
@@ -379,8 +376,8 @@ func (r *releaseRound) count(reply nodeReply) {
 // the copy has expired. If the reply to an earlier acquire is missing, two answers
 // are needed: after a broken connection the first release may have overtaken that
 // acquire, which was still in a buffer of the server.
-func (r *releaseRound) retryUntilExpired(c *nodeCall) {
-	a, s, request := r.round.attempt, c.state(), &c.call
+func (r *releaseRound) retryUntilExpired(s *nodeState, request *call) {
+	a := r.round.attempt
 	core := a.redlock.core
 	ctx, cancel := context.WithDeadline(core.alive, r.expiresBy)
 	defer cancel()

@@ -106,7 +106,6 @@ func (r *acquireRound) askNext() {
 		r.firstNode = r.order[at]
 		r.round = r.attempt.newRound(r, 1)
 		r.sendAcquire(r.firstNode)
-		r.round.allSent()
 	}
 }
 
@@ -158,7 +157,6 @@ func (r *acquireRound) askAll(send func(node int), in ...nodeOutcome) {
 			send(i)
 		}
 	}
-	r.round.allSent()
 }
 
 // sendAcquire asks a node for the lock: by SET NX if the lock is probably free and
@@ -240,12 +238,11 @@ func (r *acquireRound) raiseFence(ctx context.Context) error {
 	round, cmd := r.attempt.newRound(raise, len(r.results)), r.attempt.raiseFenceCmd(top)
 	for i, result := range r.results {
 		if result.fence == top {
-			round.record(nodeReply{node: i})
+			raise.done++
 		} else if result.state != failed {
 			round.send(i, cmd)
 		}
 	}
-	round.allSent()
 	enough := func() bool { return raise.done >= r.attempt.redlock.set.majority() }
 	if err := round.await(ctx, enough); err != nil {
 		return err

@@ -4,39 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
-
-	"locktop/lock/internal/transport"
 )
 
 // round sends commands to the nodes of a quorum, at most one to each. Every node
 // replies exactly once: a node that has not answered after nodeTimeout counts as
-// replied with an error. The goroutine that reads a reply from the connection
-// counts it, until the caller of await has enough replies; later replies only
-// update the node's state. So a round needs one timer and wakes its caller once.
+// replied with an error. The goroutine that waits for a node updates its state. The caller
+// of await counts the replies until it has enough.
 type round struct {
-	attempt *redlockAttempt
-	counter counter    // nil = the replies decide nothing
-	ends    time.Time  // the nodes time out at this moment
-	calls   []nodeCall // never reallocated: pointers to its elements are in use
-	running bool       // it counts as a task until all nodes have replied
-
-	mu          sync.Mutex
-	timer       *time.Timer
-	outstanding int           // replies to come
-	enough      func() bool   // nil before await
-	decided     chan struct{} // closed once enough returns true
-	done        bool          // decided is closed
+	attempt     *redlockAttempt
+	counter     counter // nil = the replies decide nothing
+	replies     chan nodeReply
+	outstanding int  // replies to come, or to be counted
+	closed      bool // the client is closed, and nothing is sent
 }
 
 // counter counts the replies of a round.
-type counter interface {
-	// count takes a reply. Calls do not overlap. None follows once the caller of
-	// await has enough replies.
-	count(nodeReply)
-}
+type counter interface{ count(nodeReply) }
 
 // nodeReply is the reply of one node.
 type nodeReply struct {
@@ -45,118 +31,44 @@ type nodeReply struct {
 	err   error // a [*HeldError] if another token holds the lock on the node
 }
 
-// newRound returns a round for at most size nodes. Call send for each node, then
-// allSent, then await.
+// newRound returns a round for at most size nodes. Call send for each node, then await.
 func (a *redlockAttempt) newRound(c counter, size int) *round {
-	return &round{attempt: a, counter: c, ends: time.Now().Add(a.redlock.nodeTimeout),
-		calls: make([]nodeCall, 0, size), running: a.redlock.core.tasks.begin()}
+	return &round{attempt: a, counter: c, replies: make(chan nodeReply, size)}
 }
 
 // send sends a command to node i, unless the client is closed.
 func (r *round) send(i int, cmd *nodeCommand) {
-	if !r.running {
+	core, s := r.attempt.redlock.core, &r.attempt.states[i]
+	if r.closed = r.closed || !core.tasks.begin(); r.closed {
 		return
 	}
-	r.mu.Lock()
 	r.outstanding++
-	r.mu.Unlock()
-	r.calls = append(r.calls, nodeCall{round: r, node: i, command: cmd})
-	r.calls[len(r.calls)-1].send()
-}
-
-// record counts a reply that is known without a command.
-func (r *round) record(reply nodeReply) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.counter != nil {
-		r.counter.count(reply)
+	c := &nodeCall{call: call{transport: s, script: cmd.script, fallback: cmd.fallback}, round: r, node: i, command: cmd, ends: time.Now().Add(r.attempt.redlock.nodeTimeout)}
+	if cmd.afterReply != nil {
+		c.transport = s.node // a release: s refuses commands after closeAcquires
 	}
+	c.send(core.alive, &c.first, cmd.argv)
+	s.node.await(c)
 }
 
-// allSent ends the calls of send and starts the time-out of the nodes.
-func (r *round) allSent() {
-	if !r.running {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.timer = time.AfterFunc(r.attempt.redlock.nodeTimeout, r.timeOut)
-	r.endIfReplied()
-}
-
-// endIfReplied stops the timer and ends the task if all nodes have replied. r.mu is
-// held.
-func (r *round) endIfReplied() {
-	if r.outstanding == 0 && r.timer != nil {
-		r.timer.Stop()
-		r.attempt.redlock.core.tasks.done()
-	}
-}
-
-// timeOut ends the wait for the nodes that have not answered.
-func (r *round) timeOut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.calls {
-		if c := &r.calls[i]; !c.replied {
-			c.timeOut()
+// await counts replies until enough returns true, all nodes have replied, or ctx ends.
+func (r *round) await(ctx context.Context, enough func() bool) error {
+	alive := r.attempt.redlock.core.alive
+	for !r.closed && r.outstanding > 0 && !enough() {
+		select {
+		case reply := <-r.replies:
+			r.outstanding--
+			r.counter.count(reply)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-alive.Done():
+			return ErrClosed
 		}
 	}
-}
-
-// await waits until enough returns true, all nodes have replied, or ctx ends. Later
-// calls wait for the condition of the first.
-func (r *round) await(ctx context.Context, enough func() bool) error {
-	select {
-	case <-r.decision(enough):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.attempt.redlock.core.alive.Done():
+	if r.closed {
 		return ErrClosed
 	}
-}
-
-// decision returns a channel that is closed once enough returns true.
-func (r *round) decision(enough func() bool) <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.decided == nil {
-		r.enough, r.decided = enough, make(chan struct{})
-		r.checkEnough()
-	}
-	return r.decided
-}
-
-// checkEnough closes decided if there are enough replies. r.mu is held.
-func (r *round) checkEnough() {
-	if r.running && !r.done && r.enough != nil && (r.outstanding == 0 || r.enough()) {
-		r.done = true
-		close(r.decided)
-	}
-}
-
-// accept takes the reply to a call, or its error. It returns false if the call
-// timed out before. r.mu is held; call endIfReplied after accept returned true.
-func (r *round) accept(c *nodeCall, reply any, err error) bool {
-	if c.replied {
-		return false
-	}
-	c.replied = true
-	n := r.attempt.redlock.set.nodes[c.node]
-	n.noteReply(err)
-	if err == nil && c.command.script != nil && !n.scripted.Load() {
-		n.scripted.Store(true)
-	}
-	err = c.command.onReply(c.state(), reply, r.wrapErr(err))
-	r.outstanding--
-	if !r.done {
-		if r.counter != nil {
-			r.counter.count(nodeReply{c.node, reply, err})
-		}
-		r.checkEnough()
-	}
-	return true
+	return nil
 }
 
 // wrapErr adds the sentinel that an error matches, or the time-out.
@@ -187,9 +99,9 @@ type nodeCommand struct {
 	// does not count as success.
 	onReply  func(s *nodeState, reply any, err error) error
 	fallback fallback
-	// afterReply runs on a goroutine of its own after the reply, however late, if
-	// the reply is an error or the node may still have a copy. It may be nil.
-	afterReply func(*nodeCall)
+	// afterReply runs after the reply if that is an error, such as a time-out, or the node may
+	// still have a copy. It may be nil.
+	afterReply func(*nodeState, *call)
 }
 
 func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
@@ -266,7 +178,7 @@ func (a *redlockAttempt) wakeCmd(channel string) *nodeCommand {
 	cmd.argv = append(cmd.argv, k.core.process)
 	cmd.onReply = func(s *nodeState, reply any, err error) error {
 		if reply == int64(wokeOwn) {
-			k.core.tasks.spawn(func() { k.firstNode.deliver(reply, grant{}) })
+			k.firstNode.deliver(reply, grant{})
 		}
 		return s.onRelease(err)
 	}
@@ -275,93 +187,81 @@ func (a *redlockAttempt) wakeCmd(channel string) *nodeCommand {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// nodeCall is the command of a round to one node. The goroutine that reads a plain
-// reply from the connection handles it; an error takes a goroutine of its own.
+// nodeCall is the command of a round to one node. It counts as a task.
 type nodeCall struct {
 	call
 	round   *round
 	node    int
 	command *nodeCommand
-
-	// Guarded by round.mu.
-	replied bool // also by a time-out
-	late    bool // it timed out, and counts as a task until the reply is handled
+	ends    time.Time // the node times out
 }
 
-func (c *nodeCall) send() {
-	c.transport, c.script, c.fallback = c.route(), c.command.script, c.command.fallback
-	c.first.Args, c.first.Callback = c.command.argv, c
-	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before Send returns
-	if refused, ok := c.transport.Send(c.core().alive, &c.first).(failedReply); ok {
-		c.reply = refused
-		c.Done(refused)
+// await has a goroutine take the reply to c. There is one for the replies of each node.
+func (n *node) await(c *nodeCall) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, c)
+	if len(n.calls) == 1 {
+		go n.receive()
 	}
 }
 
-func (c *nodeCall) core() *core { return c.round.attempt.redlock.core }
-
-func (c *nodeCall) state() *nodeState { return &c.round.attempt.states[c.node] }
-
-// route returns the transport to the node: for a release the node itself, since
-// the state of a node refuses commands after closeAcquires.
-func (c *nodeCall) route() transport.Transport {
-	if c.command.afterReply != nil {
-		return c.state().node
-	}
-	return c.state()
-}
-
-// Done implements [transport.Callback].
-func (c *nodeCall) Done(err error) {
-	if err != nil {
-		c.core().tasks.add()
-		go c.followUp()
-		return
-	}
-	r := c.round
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.accept(c, c.first.Value, nil) {
-		defer r.endIfReplied()
-	}
-	if c.command.afterReply != nil && c.state().mayHold() {
-		c.core().tasks.add()
-		go c.followUp()
-	}
-}
-
-// timeOut ends the wait for the reply. round.mu is held.
-func (c *nodeCall) timeOut() {
-	if c.command.afterReply != nil {
-		c.late = true
-		c.core().tasks.add()
-	}
-	c.round.accept(c, nil, context.DeadlineExceeded)
-	c.round.endIfReplied()
-}
-
-// followUp handles an error reply, and calls afterReply.
-func (c *nodeCall) followUp() {
-	tasks := &c.core().tasks
-	defer tasks.done()
-	ctx, cancel := context.WithDeadline(c.core().alive, c.round.ends)
-	reply, err := c.call.wait(ctx)
+// ended is a context that has ended: a wait with it does not block.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c.finish(reply, err)
-	if c.command.afterReply == nil {
-		return
-	}
-	c.command.afterReply(c)
-	if c.late {
-		tasks.done()
+	return ctx
+}()
+
+// receive takes replies until there are no calls.
+func (n *node) receive() {
+	for done := 0; ; {
+		n.mu.Lock()
+		n.calls = slices.Delete(n.calls, 0, done)
+		calls := n.calls
+		n.mu.Unlock()
+		if done = len(calls); done == 0 {
+			return
+		}
+		for i, c := range calls {
+			if i == 0 || c.reply.Wait(ended) != nil { // the replies after the first are often there
+				c.receive()
+			} else {
+				c.finish(c.cmd.Value, nil)
+			}
+		}
 	}
 }
 
-// finish takes the reply, unless the call timed out.
-func (c *nodeCall) finish(reply any, err error) {
-	c.round.mu.Lock()
-	defer c.round.mu.Unlock()
-	if c.round.accept(c, reply, err) {
-		c.round.endIfReplied()
+// receive takes the reply. An error takes a goroutine of its own: the command may have to be sent
+// again.
+func (c *nodeCall) receive() {
+	ctx, cancel := context.WithDeadline(c.round.attempt.redlock.core.alive, c.ends)
+	if c.reply.Wait(ctx) == nil {
+		c.finish(c.cmd.Value, nil)
+		cancel()
+		return
 	}
+	go func() {
+		defer cancel()
+		c.finish(c.wait(ctx))
+	}()
+}
+
+// finish takes the reply or the error of the call.
+func (c *nodeCall) finish(reply any, failed error) {
+	tasks, s := &c.round.attempt.redlock.core.tasks, &c.round.attempt.states[c.node]
+	s.node.noteReply(failed)
+	if failed == nil && c.command.script != nil && !s.node.scripted.Load() {
+		s.node.scripted.Store(true)
+	}
+	c.round.replies <- nodeReply{c.node, reply, c.command.onReply(s, reply, c.round.wrapErr(failed))}
+	if c.command.afterReply == nil || failed == nil && !s.mayHold() {
+		tasks.done()
+		return
+	}
+	go func() {
+		defer tasks.done()
+		c.command.afterReply(s, &c.call)
+	}()
 }

@@ -69,9 +69,7 @@ func NewPipe(o redis.Options) Transport {
 const maxSoloWrite = 8 << 10
 
 func (p *pipe) Send(_ context.Context, c *Command) Reply {
-	if c.Callback == nil {
-		c.done = make(chan struct{})
-	}
+	c.done = make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -80,14 +78,9 @@ func (p *pipe) Send(_ context.Context, c *Command) Reply {
 	}
 	p.out = appendCommand(p.out, c.Args)
 	if conn := p.conn; conn != nil && p.lastSolo && !p.writing && len(p.out) <= maxSoloWrite && conn.idle() {
-		if c.Callback == nil {
-			c.soloConn, c.callerReads = conn, true
-		}
+		c.soloConn, c.callerReads = conn, true
 		conn.write(p.out, c)
 		p.out = p.out[:0]
-		if c.Callback != nil {
-			conn.wakeReader()
-		}
 		return c
 	}
 	p.queue = append(p.queue, c)
@@ -211,27 +204,25 @@ func (p *pipe) credentials(context.Context) (user, pass string, err error) {
 }
 
 // reauth authenticates a pipe again when its credentials change. It implements
-// [auth.CredentialsListener] and [Callback].
+// [auth.CredentialsListener].
 type reauth struct{ pipe *pipe }
 
 // OnNext implements [auth.CredentialsListener]. It sends AUTH in the order of the other
-// commands, which need not wait for the reply.
+// commands, which need not wait for the reply. After an error the server still accepts the
+// previous credentials.
 func (r reauth) OnNext(now auth.Credentials) {
 	args := []string{"auth"}
 	user, pass := now.BasicAuth()
 	if user != "" {
 		args = append(args, user)
 	}
-	r.pipe.Send(r.pipe.alive, &Command{Args: append(args, pass), Callback: r})
+	reply := r.pipe.Send(r.pipe.alive, &Command{Args: append(args, pass)})
+	go func() { _ = reply.Wait(r.pipe.alive) }()
 }
 
 // OnError implements [auth.CredentialsListener]. The connection works as long as the server
 // accepts its credentials.
 func (r reauth) OnError(error) {}
-
-// Done implements [Callback]. After an error the server still accepts the previous
-// credentials.
-func (r reauth) Done(error) {}
 
 // singleDialer dials exactly one connection. go-redis dials in a goroutine that may
 // outlive the call, so all methods may be called concurrently.

@@ -66,24 +66,14 @@ type Command struct {
 	Args  []string
 	Value any // of the reply: a string, an int64, nil, or a []any of these; set before the end of Wait
 
-	// Callback receives the outcome; nil = the caller waits for it. A cluster does not
-	// support callbacks.
-	Callback Callback
 	// Written is a time before the write; zero = not known.
 	Written time.Time
 
 	// Used by pipe.
-	done        chan struct{} // closed when Value or err is set; nil with a callback
+	done        chan struct{} // closed when Value or err is set
 	err         error
 	soloConn    reader // on which it was written while no other command was in flight; else nil
 	callerReads bool   // the caller reads the reply; guarded by the mu of soloConn
-}
-
-// Callback receives the outcome of a command.
-type Callback interface {
-	// Done is called once, when the command has its value, or with its error. With an
-	// error, it may be called during Send and must not wait for the sender.
-	Done(err error)
 }
 
 // Reply is the reply to a command in progress.
@@ -104,7 +94,7 @@ func (c *Command) cmd(ctx context.Context) *redis.Cmd {
 	return redis.NewCmd(ctx, args...)
 }
 
-// complete sets the outcome of the command and informs its caller or its callback.
+// complete sets the outcome of the command and informs its caller.
 func (c *Command) complete(value any, err error) {
 	switch failure, failed := value.(serverError); {
 	case err != nil:
@@ -116,18 +106,11 @@ func (c *Command) complete(value any, err error) {
 	default:
 		c.Value = value
 	}
-	if c.Callback != nil {
-		c.Callback.Done(c.err)
-		return
-	}
 	close(c.done)
 }
 
-// Wait implements [Reply]. For a command with a callback, call it after Done.
+// Wait implements [Reply].
 func (c *Command) Wait(ctx context.Context) error {
-	if c.Callback != nil {
-		return c.err
-	}
 	if conn := c.soloConn; conn != nil && !c.finished() {
 		c.soloConn = nil // a second call of Wait leaves the reading to readLoop
 		conn.readFor(ctx, c)
