@@ -71,7 +71,11 @@ type grant struct {
 // queue.
 func (f *Fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
 	var h *hold
-	if g, ttl := r.granted(), f.protocol.(*scriptProtocol).grant; ttl > 0 && g.ttl == ttl && time.Since(g.sent) < ttl/2 && f.client.tasks.begin() {
+	var g grant
+	if r.token != "" {
+		g = r.queue.grantFor(r.token)
+	}
+	if ttl := f.protocol.(*scriptProtocol).grant; ttl > 0 && g.ttl == ttl && time.Since(g.sent) < ttl/2 && f.client.tasks.begin() {
 		h, err = f.startHold(r, r.token, 0, g.sent)
 		f.client.tasks.done()
 	} else {
@@ -97,14 +101,6 @@ func (f *Fair) ask(ctx context.Context, r *request) (*hold, error) {
 		c := p.scripts.acquire.send(ctx, p.transport, p.keys, token, f.opts.keyTTL().Milliseconds(), p.freeChannel, p.publishCounts(), ticket, stopped)
 		return &queueing{c, r}
 	})
-}
-
-// granted returns the grant that the request has received.
-func (r *request) granted() grant {
-	if r.token == "" {
-		return grant{}
-	}
-	return r.queue.grantFor(r.token)
 }
 
 // queueing is an attempt that asks for a place in the queue of a fair lock.

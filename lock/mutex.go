@@ -44,18 +44,20 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.lock(ctx, &request{try: m.attempt})
 }
 
-// attempt acquires with trySet if the lock is probably free, or if that paid last time.
-// Before the server has run one of our scripts it uses acquire, which shows that the user
-// may also run the release.
-func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
-	ask := m.acquireOnce
-	bySet := r.attempts == 0 && r.token == "" && !m.opts.Fence && m.client.scripted.Load() && (!r.contended || r.queue.asksBySet())
-	if bySet {
-		ask = m.trySet
-	}
-	h, err := ask(ctx, r)
-	if bySet && r.contended {
-		r.queue.noteSet(err == nil)
+// attempt acquires by SET NX if the lock is probably free, or if that paid last time. Before the
+// server has run one of our scripts it uses acquire, which shows that the user may also run the
+// release.
+func (m *Mutex) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
+	var h *hold
+	if r.attempts == 0 && r.token == "" && !m.opts.Fence && m.client.scripted.Load() && (!r.contended || r.queue.asksBySet()) {
+		h, err = m.acquireOnceBy(ctx, r, func(token string) future {
+			return m.protocol.(*scriptProtocol).setFirst(ctx, token, m.opts.keyTTL(), r.queue)
+		})
+		if r.contended {
+			r.queue.noteSet(err == nil)
+		}
+	} else {
+		h, err = m.acquireOnce(ctx, r)
 	}
 	if err != nil {
 		return nil, err
@@ -64,11 +66,4 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 		m.client.scripted.Store(true)
 	}
 	return newLease(h), nil
-}
-
-// trySet acquires a lock without a fence by SET NX: see scriptProtocol.setFirst.
-func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
-	return m.acquireOnceBy(ctx, r, func(token string) future {
-		return m.protocol.(*scriptProtocol).setFirst(ctx, token, m.opts.keyTTL(), r.queue)
-	})
 }

@@ -10,22 +10,13 @@ import (
 )
 
 // notifier owns the connection on which a core receives messages. The first waiter
-// opens it. It has one [waitQueue] for each lock that the process waits for. The steps of
-// a queue, each under mu:
+// opens it. It has one [waitQueue] for each lock that the process waits for: the only one of its
+// channels, until it had no user for unsubscribeDelay.
 //
-//	state   users  event                      next state  request to the server
-//	none           use                        used        SUBSCRIBE
-//	used    ≥ 1    use, or endUse of another  used
-//	used    1      endUse                     idle
-//	idle    0      use                        used
-//	idle    0      unsubscribeDelay is over   none        UNSUBSCRIBE
-//
-// So the queue in queues is the only one of its channels, and it stays there while it has
-// users. The requests are sent in the order of the steps: behind the UNSUBSCRIBE of
-// a queue follows the SUBSCRIBE of the next one of that channel. The confirmation of an
-// earlier SUBSCRIBE may make the next queue believe that it is subscribed. The
-// confirmation of its own then wakes its first waiter, so a message that it missed in between
-// does no harm.
+// The requests are sent in the order of the steps: behind the UNSUBSCRIBE of a queue follows the
+// SUBSCRIBE of the next one of that channel. The confirmation of an earlier SUBSCRIBE may make the
+// next queue believe that it is subscribed. The confirmation of its own then wakes its first
+// waiter, so a message that it missed in between does no harm.
 type notifier struct {
 	core *core
 

@@ -62,8 +62,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		backoff = min(2*backoff, maxBackoff)
 	}
 	if err == nil {
-		held := queue.untilTurn(&HeldError{Token: lease.Token(), TTL: b.opts.keyTTL()})
-		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
+		queue.wakeAfter(r.capPoll(pollInterval(lease.Token(), queue.untilTurn(b.opts.keyTTL()), queue.subscribed())))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
 	if r.registrar != nil && (err != nil || lease.Token() != r.token) {
@@ -115,33 +114,32 @@ func (r *request) capPoll(pause time.Duration) time.Duration {
 	return pause
 }
 
-// pollInterval returns the pause after an attempt that ended with err. A message may
+// pollInterval returns the pause of a waiter while a token holds the lock. A message may
 // end it earlier. A holder of this package publishes its release, so a subscribed
 // waiter waits for the end of the holder's TTL, at most 2.5 to 7.5 s at random.
-func pollInterval(err error, subscribed bool, backoff time.Duration) time.Duration {
-	var held *HeldError
-	if !errors.As(err, &held) {
-		return backoff
+func pollInterval(token string, ttl time.Duration, subscribed bool) time.Duration {
+	limit := foreignPollInterval
+	if _, ours := tokenOwner(token); ours && subscribed && ttl >= 0 {
+		limit = randomBetween(maxPollInterval/2, maxPollInterval*3/2)
 	}
-	_, ours := tokenOwner(held.Token)
-	switch {
-	case held.TTL < 0:
-		return foreignPollInterval
-	case ours && subscribed:
-		return min(held.TTL+time.Millisecond, randomBetween(maxPollInterval/2, maxPollInterval*3/2))
-	default:
-		return min(held.TTL+time.Millisecond, foreignPollInterval)
+	if ttl < 0 {
+		return limit
 	}
+	return min(ttl+time.Millisecond, limit)
 }
 
 // pollInterval returns the pause after an attempt of a waiter in queue that ended with
 // err. If a release wakes one process, that process may be stopped, so a registered
 // process polls by itself: every 1 to 2 s if it is one of the next.
 func (b *base) pollInterval(r *request, err error, queue *waitQueue, backoff time.Duration) time.Duration {
-	if b.processChannel() == "" {
-		return pollInterval(err, queue.subscribed(), backoff)
+	var held *HeldError
+	switch {
+	case !errors.As(err, &held):
+		return backoff
+	case b.processChannel() == "":
+		return pollInterval(held.Token, held.TTL, queue.subscribed())
 	}
-	pause := pollInterval(queue.untilTurn(err), queue.subscribedBoth(), backoff)
+	pause := pollInterval(held.Token, queue.untilTurn(held.TTL), queue.subscribedBoth())
 	if r.inOrder || queue.isNext() {
 		pause = min(pause, randomBetween(time.Second, 2*time.Second))
 	}

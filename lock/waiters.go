@@ -45,37 +45,14 @@ type registration struct {
 	turn       time.Duration   // until a permit of a semaphore is free for the process if no holder releases one; 0 = not known
 }
 
-// setFirst decides whether a new waiter asks with SET NX before it registers. Where few
+// A new waiter first asks with SET NX, before it registers, if that paid last time. Where few
 // processes compete and hold the lock shortly, it is often free by then, or one round trip
-// later. Elsewhere the command is wasted. So, like a spinning mutex, setFirst goes by the
-// results of the last attempts.
-type setFirst struct {
-	credit  int // successes less failures, 0 to maxSetCredit
-	skipped int // waiters that did not ask
-}
-
+// later. Elsewhere the command is wasted. So, like a spinning mutex, a queue counts successes
+// less failures, up to maxSetCredit. Without credit, one waiter of setProbe asks.
 const (
 	maxSetCredit = 8
-	setProbe     = 16 // without credit, one waiter of setProbe asks
+	setProbe     = 16
 )
-
-// next reports whether the next waiter asks with SET NX.
-func (s *setFirst) next() bool {
-	if s.credit > 0 {
-		return true
-	}
-	s.skipped++
-	return s.skipped%setProbe == 1
-}
-
-// note notes whether an attempt that began with SET NX has acquired the lock.
-func (s *setFirst) note(acquired bool) {
-	if acquired {
-		s.credit = min(s.credit+1, maxSetCredit)
-	} else {
-		s.credit = max(s.credit-1, 0)
-	}
-}
 
 // registering is an attempt of a waiter, which registers if the lock is held.
 type registering struct {
@@ -180,17 +157,10 @@ func (r *registering) wait(ctx context.Context) (any, error) {
 // it does not wait. SET NX does not recognise its own token; this is safe because it is never
 // sent twice.
 func (p *scriptProtocol) setFirst(ctx context.Context, token string, ttl time.Duration, q *waitQueue) future {
-	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", millis(ttl))
-	if q == nil {
-		c.fallback = fallback{afterNil, func() (*script, []string) {
-			return p.scripts.acquire, append(p.scripts.acquire.argv(nil, p.keys), token, millis(ttl))
-		}}
-		return c
-	}
-	r := &registering{call: c, protocol: p, queue: q}
-	c.fallback = fallback{afterNil, func() (*script, []string) {
+	r := &registering{call: sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", millis(ttl)), protocol: p, queue: q}
+	r.fallback = fallback{afterNil, func() (*script, []string) {
 		args := []any{token, ttl.Milliseconds(), ""}
-		if q.subscribedBoth() {
+		if q != nil && q.subscribedBoth() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			args = append(args, r.begin(token, false, true)...)

@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,8 +26,9 @@ type waitQueue struct {
 	registration     registration
 	freedAt          time.Time // when the last message on channel came
 	refusedTicket    int64     // of the last refused reader; 0 = none
-	setFirst         setFirst
-	handedTo         string // last 12 characters of the process that was handed the lock last, if another one has said so
+	setCredit        int       // of SET NX; guarded by mu, like setSkipped
+	setSkipped       int       // waiters that did not ask with SET NX
+	handedTo         string    // last 12 characters of the process that was handed the lock last, if another one has said so
 }
 
 // waiter is one waiter in a waitQueue.
@@ -207,30 +208,34 @@ func (q *waitQueue) isNext() bool {
 	return !q.registration.registered || q.registration.ahead <= 1
 }
 
-// untilTurn returns err, the refusal of an attempt. If it is known when the process gets
-// a permit of a semaphore without a release, this is the TTL in err.
-func (q *waitQueue) untilTurn(err error) error {
+// untilTurn returns ttl or, if that is known, the time until the process gets a permit of a
+// semaphore without a release.
+func (q *waitQueue) untilTurn(ttl time.Duration) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var held *HeldError
-	if q.registration.turn == 0 || !errors.As(err, &held) {
-		return err
-	}
-	return &HeldError{Key: held.Key, Token: held.Token, TTL: q.registration.turn}
+	return cmp.Or(q.registration.turn, ttl)
 }
 
 // asksBySet reports whether a new waiter asks with SET NX before it registers.
 func (q *waitQueue) asksBySet() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.setFirst.next()
+	if q.setCredit > 0 {
+		return true
+	}
+	q.setSkipped++
+	return q.setSkipped%setProbe == 1
 }
 
 // noteSet notes whether an attempt that began with SET NX has acquired the lock.
 func (q *waitQueue) noteSet(acquired bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.setFirst.note(acquired)
+	if acquired {
+		q.setCredit = min(q.setCredit+1, maxSetCredit)
+	} else {
+		q.setCredit = max(q.setCredit-1, 0)
+	}
 }
 
 // setToken sets the token to which a release may hand the lock.
