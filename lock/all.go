@@ -57,6 +57,7 @@ func (c *Client) All(keys []string, o Options) *All {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	p := &allProtocol{core: c.core}
 	a := &All{base: c.newBase(strings.Join(keys, ", "), o, p), protocol: p}
+	a.several = true
 	a.refuse("Fence", o.Fence, "a lock over several keys")
 	a.refuse("Replicas", o.Replicas != 0, "a lock over several keys")
 	a.argErr = cmp.Or(a.argErr, checkKeys(keys))
@@ -281,9 +282,6 @@ func (p *allProtocol) releaseGroups(ctx context.Context, token string, groups []
 	}
 	return requests
 }
-
-// severalKeys implements [severalKeys].
-func (p *allProtocol) severalKeys() {}
 
 // channel implements [protocol]. A waiter waits on the channel of one of the keys.
 func (p *allProtocol) channel() string { return p.parts[0].channel() }

@@ -28,6 +28,7 @@ type base struct {
 	key      string
 	opts     Options
 	protocol protocol
+	several  bool  // several keys hold the token; after the loss of the lock some of them may be left
 	argErr   error // the arguments are invalid; returned by every method
 }
 
@@ -381,7 +382,7 @@ func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
 // and releases may overtake it, too. If acquire is not nil, only releases after its
 // end count there.
 func (c *core) releaseUntil(p protocol, token string, until time.Time, acquire future, done func(error)) {
-	if u, ok := p.(undoer); ok {
+	if u, ok := p.(interface{ undo() }); ok {
 		u.undo()
 		return
 	}

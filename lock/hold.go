@@ -240,8 +240,7 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		_, several := h.base.protocol.(severalKeys)
-		if cause == ErrMaxHold || cause == ErrLost && (mayOutlive || several) { // a key may live much longer
+		if cause == ErrMaxHold || cause == ErrLost && (mayOutlive || h.base.several) { // a key may live much longer
 			h.releaseAfterDelay(h.expiresBy())
 		}
 	}

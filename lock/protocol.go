@@ -157,13 +157,6 @@ type peeker interface {
 	peek(ctx context.Context) future
 }
 
-// severalKeys is a protocol with several keys that hold the token. After the loss of the
-// lock some of them may be left.
-type severalKeys interface{ severalKeys() }
-
-// undoer is a protocol with its own way to undo, used instead of [core.undo].
-type undoer interface{ undo() }
-
 // future is the reply to a request in progress.
 type future interface {
 	// wait returns the reply. If it returns an error because ctx or the connection has

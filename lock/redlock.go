@@ -46,7 +46,7 @@ func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	if t.argErr == nil && k.nodeTimeout >= t.opts.TTL {
 		t.argErr = fmt.Errorf("%w: a node time-out of %v; it must be shorter than the TTL of %v", ErrArgument, k.nodeTimeout, t.opts.TTL)
 	}
-	t.protocol = &redlockAttempt{redlock: k} // each call makes an attempt of its own
+	t.protocol, t.several = &redlockAttempt{redlock: k}, true // each call makes an attempt of its own
 	return &Redlock{t, k}
 }
 
@@ -240,8 +240,8 @@ func (a *redlockAttempt) extendExpiry(ttl time.Duration) {
 // gets it back, but a lock that most nodes lost stays lost.
 func (a *redlockAttempt) extend(_ context.Context, _ transport.Transport, _ string, ttl time.Duration) future {
 	a.extendExpiry(ttl)
-	x := &extension{ballot{lost: int64(0)}}
-	x.round = a.newRound(x, len(a.states))
+	x := &ballot{lost: int64(0)}
+	x.round = a.newRound(x.count, len(a.states))
 	repair := a.newRound(nil, len(a.states))
 	extend, acquire := a.extendCmd(ttl), a.acquireCmd(ttl, nil)
 	for i := range a.states {
@@ -261,11 +261,8 @@ func (a *redlockAttempt) release(context.Context, string, int) future {
 	return a.releaseCopies(a.redlock.freeChannel)
 }
 
-// undo implements [undoer].
+// undo replaces [core.releaseUntil].
 func (a *redlockAttempt) undo() { a.releaseCopies(a.redlock.freeChannel) }
-
-// severalKeys implements [severalKeys].
-func (a *redlockAttempt) severalKeys() {}
 
 func (a *redlockAttempt) channel() string { return a.redlock.freeChannel }
 
@@ -320,17 +317,13 @@ func (b *ballot) wait(ctx context.Context) (any, error) {
 	return nil, b.round.noQuorumError(b.done)
 }
 
-// extension extends the copies of an attempt. It succeeds if a quorum of nodes had
-// a copy and extended it.
-type extension struct{ ballot }
-
-// count implements [counter].
-func (x *extension) count(reply nodeReply) {
+// count takes a reply. One without an error may still say that the node had no copy to release.
+func (b *ballot) count(reply nodeReply) {
 	switch {
-	case reply.err == nil:
-		x.done++
-	case errors.Is(reply.err, errCopyGone) || errors.Is(reply.err, errReleasing):
-		x.gone++
+	case reply.err == nil && (!b.releases || reply.reply != nil):
+		b.done++
+	case reply.err == nil || errors.Is(reply.err, errCopyGone) || errors.Is(reply.err, errReleasing):
+		b.gone++
 	}
 }
 
@@ -345,8 +338,8 @@ type releaseRound struct {
 // newReleaseRound sends the release to every node that may have a copy.
 func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *releaseRound {
 	r := &releaseRound{ballot: ballot{releases: true}, channel: channel, expiresBy: expiresBy}
-	r.round = a.newRound(r, len(a.states))
-	first, others := a.wakeCmd(channel), a.releaseCmd(channel)
+	r.round = a.newRound(r.count, len(a.states))
+	first, others := a.releaseCmd(channel, true), a.releaseCmd(channel, false)
 	first.afterReply, others.afterReply = r.retryUntilExpired, r.retryUntilExpired
 	for i := len(a.states) - 1; i >= 0; i-- { // the first node, which wakes a process, at last
 		release := others
@@ -360,16 +353,6 @@ func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *re
 		}
 	}
 	return r
-}
-
-// count implements [counter].
-func (r *releaseRound) count(reply nodeReply) {
-	switch {
-	case reply.err == nil && reply.reply != nil:
-		r.done++
-	case reply.err == nil:
-		r.gone++
-	}
 }
 
 // retryUntilExpired sends the release of one copy again until the node answers or

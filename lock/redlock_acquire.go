@@ -104,7 +104,7 @@ func (r *acquireRound) askNext() {
 	next := func(i int) bool { return r.results[i].state == unasked }
 	if at := slices.IndexFunc(r.order, next); at >= 0 {
 		r.firstNode = r.order[at]
-		r.round = r.attempt.newRound(r, 1)
+		r.round = r.attempt.newRound(r.count, 1)
 		r.sendAcquire(r.firstNode)
 	}
 }
@@ -151,7 +151,7 @@ func (r *acquireRound) askFree() {
 
 // askAll calls send for all nodes in these states, as one round.
 func (r *acquireRound) askAll(send func(node int), in ...nodeOutcome) {
-	r.round = r.attempt.newRound(r, r.results.inState(in...))
+	r.round = r.attempt.newRound(r.count, r.results.inState(in...))
 	for i := range r.results {
 		if slices.Contains(in, r.results[i].state) {
 			send(i)
@@ -194,7 +194,7 @@ func (r *acquireRound) sendPeek(i int) {
 	r.round.send(i, r.peekCommand)
 }
 
-// count implements [counter].
+// count takes a reply.
 func (r *acquireRound) count(reply nodeReply) {
 	r.results[reply.node] = newNodeResult(reply)
 	if fields, _ := reply.reply.([]any); len(fields) == 4 {
@@ -234,8 +234,8 @@ func (r *acquireRound) raiseFence(ctx context.Context) error {
 		return nil
 	}
 	top := r.results.topFence()
-	raise := &extension{} // of the counters
-	round, cmd := r.attempt.newRound(raise, len(r.results)), r.attempt.raiseFenceCmd(top)
+	raise := &ballot{} // of the counters
+	round, cmd := r.attempt.newRound(raise.count, len(r.results)), r.attempt.raiseFenceCmd(top)
 	for i, result := range r.results {
 		if result.fence == top {
 			raise.done++

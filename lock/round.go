@@ -15,14 +15,11 @@ import (
 // of await counts the replies until it has enough.
 type round struct {
 	attempt     *redlockAttempt
-	counter     counter // nil = the replies decide nothing
+	count       func(nodeReply) // nil = the replies decide nothing
 	replies     chan nodeReply
 	outstanding int  // replies to come, or to be counted
 	closed      bool // the client is closed, and nothing is sent
 }
-
-// counter counts the replies of a round.
-type counter interface{ count(nodeReply) }
 
 // nodeReply is the reply of one node.
 type nodeReply struct {
@@ -32,8 +29,8 @@ type nodeReply struct {
 }
 
 // newRound returns a round for at most size nodes. Call send for each node, then await.
-func (a *redlockAttempt) newRound(c counter, size int) *round {
-	return &round{attempt: a, counter: c, replies: make(chan nodeReply, size)}
+func (a *redlockAttempt) newRound(count func(nodeReply), size int) *round {
+	return &round{attempt: a, count: count, replies: make(chan nodeReply, size)}
 }
 
 // send sends a command to node i, unless the client is closed.
@@ -58,7 +55,7 @@ func (r *round) await(ctx context.Context, enough func() bool) error {
 		select {
 		case reply := <-r.replies:
 			r.outstanding--
-			r.counter.count(reply)
+			r.count(reply)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-alive.Done():
@@ -161,21 +158,13 @@ func (a *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
 	return cmd
 }
 
-// releaseCmd deletes the copy and publishes that on channel.
-func (a *redlockAttempt) releaseCmd(channel string) *nodeCommand {
-	cmd := newScriptCommand(mutexScripts.release, []string{a.redlock.key}, a.token, channel)
-	cmd.onReply = func(s *nodeState, _ any, err error) error { return s.onRelease(err) }
-	return cmd
-}
-
-// wakeCmd is releaseCmd for the first node. It wakes one of the processes that have
-// registered there.
-func (a *redlockAttempt) wakeCmd(channel string) *nodeCommand {
-	cmd, k := a.releaseCmd(channel), a.redlock
-	if channel == "" {
-		return cmd
+// releaseCmd deletes the copy and publishes that on channel. On the first node, it wakes one of
+// the processes that have registered there.
+func (a *redlockAttempt) releaseCmd(channel string, first bool) *nodeCommand {
+	cmd, k := newScriptCommand(mutexScripts.release, []string{a.redlock.key}, a.token, channel), a.redlock
+	if first && channel != "" {
+		cmd.argv = append(cmd.argv, k.core.process)
 	}
-	cmd.argv = append(cmd.argv, k.core.process)
 	cmd.onReply = func(s *nodeState, reply any, err error) error {
 		if reply == int64(wokeOwn) {
 			k.firstNode.deliver(reply, grant{})
