@@ -2,8 +2,8 @@
 -- that of waiters_common.
 -- ARGV[4]  counts of tell
 -- ARGV[5]  ticket of the waiter; empty = none yet, - = it does not join
--- ARGV[6]  the last 12 characters of a process to which the lock was handed, as far as the
---          caller knows; may be empty
+-- ARGV[6]  the last 12 characters of a process to which the lock was handed a moment ago, as far
+--          as the caller knows; may be empty
 -- Returns the fencing token (0 without a fence) if the token holds the lock now. Otherwise
 -- returns {token of the holder, its PTTL} and, if the waiter is in the queue, its ticket, and 1
 -- if it had a ticket and was no longer there.

@@ -29,6 +29,7 @@ type waitQueue struct {
 	setCredit        int       // of SET NX; guarded by mu, like setSkipped
 	setSkipped       int       // waiters that did not ask with SET NX
 	handedTo         string    // last 12 characters of the process that was handed the lock last, if another one has said so
+	handedAt         time.Time // when it has said so
 }
 
 // waiter is one waiter in a waitQueue.
@@ -94,15 +95,18 @@ func (q *waitQueue) onMessage(channel, message string) {
 // process was handed.
 func (q *waitQueue) watchClaim(process string) {
 	q.mu.Lock()
-	q.handedTo = process
+	q.handedTo, q.handedAt = process, time.Now()
 	q.mu.Unlock()
 	q.wakeAfter(claimTimeout + time.Millisecond)
 }
 
-// claimant returns the process of the last watchClaim; empty = none.
+// claimant returns the process that had to claim the lock a moment ago; empty = none.
 func (q *waitQueue) claimant() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if time.Since(q.handedAt) > 2*claimTimeout {
+		return ""
+	}
 	return q.handedTo
 }
 
