@@ -24,6 +24,7 @@ type app struct {
 	source Source
 	pages  []page // in the order of the single pageSets
 	open   int
+	home   int // the first page
 	from   int // page that Esc returns to from the page of one lock
 
 	seekCount int // seeks of the player so far
@@ -74,6 +75,7 @@ func (a *app) Init() tea.Cmd {
 		return tick()
 	}
 	a.openIndex(onLoad)
+	a.home = a.open
 	return tea.Batch(tick(), a.run.startScene(scene))
 }
 
@@ -141,6 +143,8 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		a.showLock(msg)
 	case openPageMsg:
 		a.openIndex(msg.to)
+	case leaveMsg:
+		a.leavePage(msg.why)
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
@@ -301,7 +305,10 @@ func (a *app) perform(act action) tea.Cmd {
 	}
 	switch act {
 	case quit:
-		return tea.Quit
+		if a.open == a.home {
+			return tea.Quit
+		}
+		a.leavePage("")
 	case quitAndLeave:
 		a.leave = true
 		return tea.Quit
@@ -410,8 +417,8 @@ func (a *app) onTimeKey(act action) {
 // handle the key.
 func (a *app) goBack() tea.Cmd {
 	switch {
-	case a.place() == onLock:
-		a.goToPage(a.from)
+	case a.place() == onLock, a.place() == onLoad && a.run.load == nil:
+		a.leavePage("")
 	case a.paused != nil:
 		a.unpause()
 		a.page().arrange(&a.state)
@@ -419,6 +426,19 @@ func (a *app) goBack() tea.Cmd {
 		return a.page().act(&a.state, back)
 	}
 	return nil
+}
+
+// leavePage goes back to the page before that of a lock, or to the first page. why is the reason
+// why the first page has nothing to leave.
+func (a *app) leavePage(why string) {
+	switch {
+	case a.place() == onLock:
+		a.goToPage(a.from)
+	case a.open != a.home:
+		a.goToPage(a.home)
+	default:
+		a.reject(a.keymap.named(why + "; {quit} quits"))
+	}
 }
 
 // cyclePage opens the numbered page n places after the open one.

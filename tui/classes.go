@@ -282,31 +282,31 @@ func (p *locksPage) classColumns() []column {
 		return func(a, b lockView) int { return strings.Compare(name(p.classOf(a.Lock)), name(p.classOf(b.Lock))) }
 	}
 	return []column{
-		{widget.Column{Title: "CLASS", Min: 16, Max: 44}, "class", false, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "CLASS", Min: 16, Max: 44}, false, func(v lockView, _ int) widget.Cell {
 			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(p.classOf(v.Lock).Name)}
 		}, names(func(c *contention.Class) string { return c.Name })},
-		{widget.Column{Title: "LOCKS", Min: 6, Priority: 6, Right: true}, "locks", false, text(func(_ *state, c *contention.Class) string {
+		{widget.Column{Title: "LOCKS", Min: 6, Priority: 6, Right: true}, false, text(func(_ *state, c *contention.Class) string {
 			return humanize.Count(c.Locks)
 		}), most(func(c *contention.Class) float64 { return float64(c.Locks) })},
-		{widget.Column{Title: "HELD", Min: 5, Priority: 3, Right: true}, "held", false, text(func(_ *state, c *contention.Class) string {
+		{widget.Column{Title: "HELD", Min: 5, Priority: 3, Right: true}, false, text(func(_ *state, c *contention.Class) string {
 			return fmt.Sprintf("%.0f%%", 100*c.Held)
 		}), most(func(c *contention.Class) float64 { return c.Held })},
-		{widget.Column{Title: "WAITERS", Min: 8, Priority: 4, Right: true}, "waiters", false, waiting(func(s *state, c *contention.Class) string {
+		{widget.Column{Title: "WAITERS", Min: 8, Priority: 4, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
 		}), most(func(c *contention.Class) float64 { return float64(c.MostWaiting) })},
-		{widget.Column{Title: "BLOCKED", Min: 10, Right: true}, "blocked", false, waiting(func(s *state, c *contention.Class) string {
+		{widget.Column{Title: "BLOCKED", Min: 10, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.blockedText(c)
 		}), most(func(c *contention.Class) float64 { return c.Blocked })},
-		{widget.Column{Title: "WORST HOLDER", Min: 14, Max: 30, Priority: 1}, "worst holder", false, waiting(func(s *state, c *contention.Class) string {
+		{widget.Column{Title: "WORST HOLDER", Min: 14, Max: 30, Priority: 1}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.worstHolder(c)
 		}), names(func(c *contention.Class) string { return c.Worst })},
-		{widget.Column{Title: "WAIT P50", Min: 9, Priority: 7, Right: true}, "wait p50", false, waiting(func(s *state, c *contention.Class) string {
+		{widget.Column{Title: "WAIT P50", Min: 9, Priority: 7, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Source, c.P50)
 		}), most(func(c *contention.Class) float64 { return float64(c.P50.Duration) })},
-		{widget.Column{Title: "P99", Min: 8, Priority: 5, Right: true}, "wait p99", false, waiting(func(s *state, c *contention.Class) string {
+		{widget.Column{Title: "P99", Min: 8, Priority: 5, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Source, c.P99)
 		}), most(func(c *contention.Class) float64 { return float64(c.P99.Duration) })},
-		{widget.Column{Title: "KNOWN BY", Min: 8, Priority: 8}, "known by", false, text(func(_ *state, c *contention.Class) string {
+		{widget.Column{Title: "KNOWN BY", Min: 8, Priority: 8}, false, text(func(_ *state, c *contention.Class) string {
 			return string(c.Source)
 		}), names(func(c *contention.Class) string { return string(c.Source) })},
 	}

@@ -267,5 +267,8 @@ type crashMsg struct {
 // openLockMsg requests the page of one lock.
 type openLockMsg struct{ lock keyspace.Lock } // as last seen
 
+// leaveMsg requests the page before. why is the reason why the first page has nothing to leave.
+type leaveMsg struct{ why string }
+
 // openPageMsg requests a page.
 type openPageMsg struct{ to pageSet }

@@ -179,10 +179,10 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 
 // orders lists the names of the sort orders of the locks page.
 func orders() []string {
-	all := []string{"severity"}
+	all := []string{severityOrder}
 	for _, c := range lockColumns() {
 		if c.less != nil {
-			all = append(all, c.name)
+			all = append(all, c.name())
 		}
 	}
 	return all
@@ -194,8 +194,8 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	if p.group == byClass {
 		p.groupBy(noGroup)
 	}
-	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
-	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil }), false
+	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name() == name && c.wide })
+	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name() == name && c.less != nil }), false
 	return a.perform(openLocks), nil
 }
 

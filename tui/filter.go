@@ -24,6 +24,7 @@ type filter struct {
 	expr     *regexp.Regexp
 	invert   bool
 	parseErr string // why the expression is invalid, "" if it is valid
+	last     string // text before it was cleared
 
 	found, all int // number of entries that it selects, and of all, when the page was arranged
 }
@@ -31,19 +32,29 @@ type filter struct {
 // matches says how many of all entries the filter selects.
 func (f *filter) matches() string { return humanize.Count(f.found) + " of " + humanize.Count(f.all) }
 
-// onKey handles the keys of the filter: search opens its prompt, back clears it. It returns false
-// for other actions.
+// onKey handles the keys of the filter: search opens its prompt, back clears it, and nextMatch and
+// lastMatch move among its rows, or bring the last filter back. It returns false for other actions.
 func (f *filter) onKey(s *state, a action, p page) bool {
+	steps := map[action]int{nextMatch: 1, lastMatch: -1}[a]
 	switch {
 	case a == search:
 		s.dialog = f.prompt(s, p)
 	case a == back && f.text == "":
-		s.reject("nothing to leave: no pause, no filter")
+		s.next = leaveMsg{"nothing to leave: no pause, no filter"}
 	case a == back:
-		*f = filter{}
+		*f = filter{last: f.text}
 		p.arrange(s)
+	case steps == 0:
+		return false
+	case f.text == "" && f.last == "":
+		s.reject(s.keymap.named("no filter yet; {filter} sets one"))
+	case f.text == "":
+		*f = parseFilter(f.last)
+		p.arrange(s)
+	default:
+		p.(scroller).scroll(s, steps)
 	}
-	return a == search || a == back
+	return true
 }
 
 // prompt returns the prompt for the filter, with the number of matches or the error in the
@@ -51,7 +62,9 @@ func (f *filter) onKey(s *state, a action, p page) bool {
 func (f *filter) prompt(s *state, p page) *prompt {
 	d := newPrompt("/", f.text)
 	d.typed = func(text string) {
+		last := f.last
 		*f = parseFilter(text)
+		f.last = last
 		p.arrange(s)
 	}
 	d.note = func(string) (string, bool) {

@@ -36,6 +36,7 @@ const (
 	togglePrivacy action = "privacy"
 	save          action = "save"
 	redraw        action = "redraw"
+	rescan        action = "rescan"
 
 	up         action = "up"
 	down       action = "down"
@@ -48,14 +49,15 @@ const (
 	enter      action = "open"
 	back       action = "back"
 	search     action = "filter"
+	nextMatch  action = "next-match"
+	lastMatch  action = "previous-match"
 	copyIt     action = "copy"
 	snooze     action = "snooze"
 	actOn      action = "release"
 	findClient action = "who"
 	tellStory  action = "explain"
 
-	sortLeft    action = "sort-left"
-	sortRight   action = "sort-right"
+	sortMenu    action = "sort"
 	invert      action = "reverse"
 	groupOwners action = "group"
 	wide        action = "wide"
@@ -169,19 +171,19 @@ func bindings() []binding {
 		{[]stroke{{sceneMenu, "m"}}, anywhere, "m", "scenes", "the menu of scenes of the load, with what there is to see in each"},
 		{[]stroke{{command, ":"}}, anywhere, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
 
-		{[]stroke{{enter, "enter"}}, onLocks | onTimeline | onFindings | onEvents, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
+		{[]stroke{{enter, "enter"}}, onLocks | onTimeline | onFindings | onEvents, "Enter", "open", "open the lock; on findings, open or close a group"},
 		{[]stroke{{search, "/"}}, onLocks | onTimeline | onFindings | onEvents, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
 		{[]stroke{{actOn, "x"}}, onLocks | onLock | onFindings, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
 		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a command for exactly this hold to the clipboard; on events the key, the client or the event"},
 		{[]stroke{{findClient, "W"}}, onLock, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
 		{[]stroke{{tellStory, "e"}}, onLock, "e", "story", "explain what happened to the lock: who held it, what it cost, what is not known; again: the lock"},
-		{[]stroke{{sortLeft, "left"}, {sortRight, "right"}}, onLocks, "← →", "sort", "sort by the next column, left or right"},
+		{[]stroke{{sortMenu, "s"}}, onLocks, "s", "sort", "sort by a column; the same column again reverses the order"},
 		{[]stroke{{invert, "i"}}, onLocks, "i", "reverse", "reverse the order"},
 		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: a row for each class of locks, with its waiting; again: one list"},
 		{[]stroke{{preview, "v"}}, onLocks, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{[]stroke{{wide, "w"}}, onLocks, "w", "wide", "more columns: fence, renewals, database, node"},
 		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the holds of a lock, or untag them; what acts on locks acts on all that are tagged, and untags them"},
-		{[]stroke{{snooze, "z"}}, onFindings | onLock, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
+		{[]stroke{{snooze, "z"}}, onFindings | onLock, "z", "snooze", "hide the finding, or all of a group or of the lock, for an hour; again: show them; :snooze 8h is longer"},
 		{[]stroke{{faster, "+ ="}, {slower, "-"}}, onLocks, "+ -", "", "refresh more often, less often"},
 
 		{[]stroke{{zoomIn, "+ ="}, {zoomOut, "-"}}, onTimeline, "+ -", "zoom", "a shorter time, a longer time"},
@@ -202,7 +204,12 @@ func bindings() []binding {
 		{[]stroke{{nodeDown, "d"}}, onNodes, "d", "down", "in the demo: take the node down for ten seconds"},
 		{[]stroke{{nodeEmpty, "e"}}, onNodes, "e", "empty", "in the demo: restart the node with nothing in it"},
 
-		{[]stroke{{back, "esc"}}, anywhere, "Esc", "", "back: out of the lock, the pause, the filter"},
+		{[]stroke{{back, "esc"}}, anywhere, "Esc", "", "back by one step: out of the lock, the pause, the filter, the tags, the page"},
+		{[]stroke{{back, "h left"}}, onLocks | onLock | onNodes | onFindings | onEvents, "h ←", "", "back, as Esc"},
+		{[]stroke{{back, "h"}}, onTimeline, "h", "", "back, as Esc"},
+		{[]stroke{{enter, "l right"}}, onLocks | onFindings | onEvents, "l →", "", "open, as Enter"},
+		{[]stroke{{enter, "l"}}, onTimeline, "l", "", "open, as Enter"},
+		{[]stroke{{nextMatch, "n"}, {lastMatch, "N"}}, onLocks | onTimeline | onFindings | onEvents, "n N", "", "to the next match of the filter, the one before; without a filter, the last one is back"},
 		{[]stroke{{up, "k up"}, {down, "j down"}}, onLists, "k j ↑ ↓", "", "up and down"},
 		{[]stroke{{pageUp, "pgup ctrl+b"}, {pageDown, "pgdown ctrl+f"}}, onLists, "PgUp PgDn", "", "up and down by a page"},
 		{[]stroke{{halfUp, "ctrl+u"}, {halfDown, "ctrl+d"}}, onLists, "^U ^D", "", "up and down by half a page"},
@@ -216,7 +223,7 @@ func bindings() []binding {
 		{[]stroke{{togglePrivacy, "p"}}, anywhere, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
 		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
-		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "suspend; fg resumes"},
-		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; {quit-and-leave} leaves the last frame on the terminal"},
+		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "to the shell; fg comes back"},
+		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "leave the page, and on the first page quit; {quit-and-leave} quits at once and leaves the last frame on the terminal"},
 	}
 }

@@ -31,10 +31,10 @@ func keyTests() []keyTest {
 		{onLocks, "/", func(d *driver) {
 			d.press("/").enter("CATALOG").want("1 of 8").press("enter").want("/CATALOG", "rw:catalog").wantNot("lock:{inv}")
 		}},
-		{onLocks, "right", func(d *driver) {
-			d.press("right").want("order: by key").wantOrder("cache:", "fair:", "job:", "lock:orders")
+		{onLocks, "s", func(d *driver) {
+			d.press("s").want("severity  worst first now").press("l").want("order: by lock").wantOrder("cache:", "fair:", "job:", "lock:orders")
+			d.press("s", "s").want("order: by state").wantOrder("held", "read", "stuck", "write").press("s", "enter").wantOrder("write", "stuck", "read", "held")
 		}},
-		{onLocks, "left", func(d *driver) { d.press("left").want("order: by state").wantOrder("held", "read", "stuck", "write") }},
 		{onLocks, "i", func(d *driver) { d.wantOrder("stuck", "orders").press("i").wantOrder("orders", "stuck") }},
 		{onLocks, "o", func(d *driver) {
 			d.wantNot("with one lock each").press("o").want("owners with one lock each").press("o").wantNot("with one lock each")
@@ -46,12 +46,10 @@ func keyTests() []keyTest {
 		{onLocks, "esc", func(d *driver) {
 			d.press("/").enter("rw").press("enter", " ").want("PAUSED", "2 of 8")
 			d.press("esc").want("2 of 8").wantNot("PAUSED").press("esc").wantNot("2 of 8")
-			d.press("esc").want("nothing to leave")
+			d.press("esc").want("nothing to leave").press("n").want("2 of 8").press("N").wantLine("▌", "rw:catalog").press("n").wantLine("▌", "rw:index")
 		}},
-
-		{onLocks, "enter", func(d *driver) {
-			d.press("j", "enter").want("is it stuck?", "lock:orders:4711").press("esc").want("OWNER")
-		}},
+		{onLocks, "n", func(d *driver) { d.press("n").want("no filter yet; / sets one") }},
+		{onLocks, "N", func(d *driver) { d.press("N").want("no filter yet") }},
 		{onLocks, "t", func(d *driver) {
 			d.press("t").want("1 tagged", "✓").wantLine("▌", "lock:orders")
 			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
@@ -77,9 +75,6 @@ func keyTests() []keyTest {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
 		}},
 
-		{onTimeline, "enter", func(d *driver) {
-			d.press("enter").want("newest first", "cache:rebuild").press("esc").want("free, with waiters")
-		}},
 		{onTimeline, "+", func(d *driver) { d.want("1 m 00").press("+").want("30 s  ending now") }},
 		{onTimeline, "=", func(d *driver) { d.press("=", "=", "=", "=").want("2.0 s").press("=").want("already at the limit") }},
 		{onTimeline, "-", func(d *driver) { d.press("-").want("2 m 00") }},
@@ -87,24 +82,30 @@ func keyTests() []keyTest {
 		{onTimeline, "right", func(d *driver) {
 			d.press("left", "left", "right").want("ending 15 s ago").press("right").want("ending now")
 		}},
+		{onTimeline, "n", func(d *driver) {
+			d.press("/").enter("rw").press("enter", "n").wantLine("▌", "rw:index").press("esc", "n").want("2 of 8")
+		}},
+		{onTimeline, "N", func(d *driver) { d.press("/").enter("rw").press("enter", "n", "N").wantLine("▌", "rw:catalog") }},
 		{onTimeline, "/", func(d *driver) {
 			d.want("8 lanes").press("/").enter("api-9").want("1 of 8").press("enter").want("1 of 8 lanes /api-9", "rw:catalog").wantNot("job:nightly")
 			d.press("/").press("ctrl+u").enter("!rw:").want("6 of 8").press("enter").want("job:nightly").wantNot("rw:index")
-			d.press("esc").want("rw:index", "8 lanes").press("esc").want("nothing to leave")
+			d.press("esc").want("rw:index", "8 lanes").press("esc").want(uniqueWord[onLocks])
 		}},
 		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
 		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
 
 		{onNodes, "d", func(d *driver) { d.press("d").want("only the five servers of a redlock") }},
 		{onNodes, "e", func(d *driver) { d.press("e").want("only the five servers of a redlock") }},
-		{onFindings, "enter", func(d *driver) { d.press("enter").want("newest first", "job:nightly") }},
 		{onFindings, "/", func(d *driver) {
 			d.press("/").enter("never").want("1 of 2").press("enter").wantNot("overdue").press("esc").wantNot("1 of 2")
 		}},
 		{onFindings, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "1 snoozed") }},
 		{onFindings, "y", func(d *driver) { d.press("y").want("copy from job:nightly").press("esc") }},
 		{onEvents, "y", func(d *driver) { d.press("y").want("copy from this event", "key", "client", "event").press("esc") }},
-		{onEvents, "enter", func(d *driver) { d.press("enter").want("newest first") }},
+		{onEvents, "n", func(d *driver) { d.press("/").enter("orders").press("enter", "esc", "n").want("/orders") }},
+		{onEvents, "N", func(d *driver) { d.press("N").want("no filter yet") }},
+		{onFindings, "n", func(d *driver) { d.press("n").want("no filter yet") }},
+		{onFindings, "N", func(d *driver) { d.press("N").want("no filter yet") }},
 		{onEvents, "/", func(d *driver) {
 			d.press("/").enter("orders").press("enter").want("/orders").wantNot("nightly").press("esc").want("nightly")
 		}},
@@ -137,6 +138,16 @@ func keyTests() []keyTest {
 	}
 	for _, key := range strings.Fields("j down G end pgdown ctrl+f ctrl+d k up g home pgup ctrl+b ctrl+u") {
 		own = append(own, keyTest{onLock, key, func(d *driver) { scrolls(d, key) }})
+	}
+	for at, opens := range map[pageSet]string{onLocks: "enter l right", onTimeline: "enter l", onFindings: "enter l right", onEvents: "enter l right", onNodes: "", onLock: ""} {
+		for key := range strings.FieldsSeq(opens) {
+			own = append(own, keyTest{at, key, func(d *driver) { d.press("j", key).want("── now ──").press("q").want(uniqueWord[at]) }})
+		}
+		for _, key := range []string{"h", "left"} {
+			if at != onTimeline || key != "left" {
+				own = append(own, keyTest{at, key, func(d *driver) { d.press(key).want(uniqueWord[onLocks]) }})
+			}
+		}
 	}
 	return append(own, listKeyTests()...)
 }
@@ -260,7 +271,7 @@ func TestTheSampleScreen(t *testing.T) {
 		},
 		"help scrolls in a small window": func(d *driver) {
 			d.size(60, 12).press("?").want("locks").wantNot("states")
-			for range 120 {
+			for range 150 {
 				d.press("j")
 			}
 			d.want("states").press("k").press("esc").wantNot("everywhere")
@@ -347,22 +358,23 @@ func TestTheSampleScreen(t *testing.T) {
 			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
 		},
 		"a screen without --write says so": func(d *driver) { d.want("READ-ONLY").press("x").want("--write") },
+		// The menu, the titles and :sort have the same words.
 		"every column sorts in both directions": func(d *driver) {
-			d.size(160, 45).press("w")
-			var names []string
-			for range len(lockColumns()) {
-				d.press("right")
+			d.size(200, 45).press("w")
+			menu := d.app.locks().sortMenu()
+			check.True(d.t, slices.Equal(mapped(menu.choices, func(c choice) string { return c.label }), orders()), "the menu is %v", menu.choices)
+			for _, c := range menu.choices {
+				d.press("s").press(c.key)
 				line := d.line("order: ")
-				names = append(names, strings.TrimSpace(line))
 				first := d.rows()
-				d.press("i")
+				d.press("s", c.key)
 				back := d.rows()
 				check.True(d.t, back[0] == first[len(first)-1],
 					"%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
+				if c.label != severityOrder {
+					d.want(strings.ToUpper(c.label)).want("order: by " + c.label)
+				}
 			}
-			got := strings.Join(names, " ")
-			check.True(d.t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"),
-				"the orders are %q", got)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
@@ -456,7 +468,13 @@ func everywhereKeyTests() []keyTest {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
 		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
 		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again") })
-		tell(at, "q", func(d *driver) { d.press("q"); wantQuit(d) })
+		tell(at, "q", func(d *driver) {
+			if at != onLocks {
+				d.press("q").want(uniqueWord[onLocks])
+			}
+			d.press("q")
+			wantQuit(d)
+		})
 		tell(at, "Q", func(d *driver) {
 			d.press("Q")
 			wantQuit(d)
@@ -553,7 +571,7 @@ func TestAKeyOfTheConfigurationThatCannotWorkIsAnError(t *testing.T) {
 		action   string
 		said     string
 	}{
-		"in order":         {map[string]string{"release": "ctrl+x", "quit": "q ctrl+c", "sort-left": "right", "sort-right": "left"}, []RowCommand{logs}, "", ""},
+		"in order":         {map[string]string{"release": "ctrl+x", "quit": "q ctrl+c", "earlier": "right", "later": "left"}, []RowCommand{logs}, "", ""},
 		"an action":        {map[string]string{"relase": "X"}, nil, "relase", `there is no action "relase"`},
 		"a key":            {map[string]string{"release": "ctrl+1"}, nil, "release", `release: "ctrl+1" is not a key`},
 		"no key":           {map[string]string{"release": " "}, nil, "release", "release: it needs a key"},

@@ -62,7 +62,7 @@ func (a *app) lines(s *state) []string {
 	}
 	lines = append(lines, s.body(a.page(), f.body)...)
 	if f.footer {
-		lines = append(lines, s.footer(a.place()))
+		lines = append(lines, s.footer(a.place(), a.open == a.home))
 	}
 	return lines
 }
@@ -220,8 +220,8 @@ func (s *state) lost() string {
 	}
 }
 
-// footer draws the last line: the message of the last key, or the keys of the page.
-func (s *state) footer(at pageSet) string {
+// footer draws the last line: the message of the last key, or the keys of the page, the first one or another.
+func (s *state) footer(at pageSet, first bool) string {
 	l := widget.NewLine(s.screen.w)
 	t := s.screen.theme
 	if s.notice.text != "" {
@@ -233,6 +233,9 @@ func (s *state) footer(at pageSet) string {
 		return l.String()
 	}
 	for _, b := range s.footerKeys(at) {
+		if b.actions[0].action == quit && !first {
+			b.word = "back"
+		}
 		l.Pad(widget.Style{}, 1).Put(t.key, s.screen.glyphs.Word(b.label)).Put(t.dim, " "+b.word).Pad(widget.Style{}, 1)
 	}
 	return l.String()

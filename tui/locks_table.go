@@ -26,11 +26,13 @@ type lockView struct {
 // column is a column of the table of locks.
 type column struct {
 	widget.Column
-	name string // in texts
-	wide bool   // shown only in a wide table
+	wide bool // shown only in a wide table
 	cell func(v lockView, w int) widget.Cell
 	less func(a, b lockView) int // nil if rows cannot be sorted by it
 }
+
+// name returns the title of the column as texts and :sort have it.
+func (c column) name() string { return strings.ToLower(c.Title) }
 
 // columns returns the columns of the table, from left to right.
 func (p *locksPage) columns() []column {
@@ -59,42 +61,42 @@ func (p *locksPage) columns() []column {
 
 func lockColumns() []column {
 	return []column{
-		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, "key", false, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, false, func(v lockView, _ int) widget.Cell {
 			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(v.Key)}
 		}, func(a, b lockView) int { return keyspace.CompareNames(a.Key, b.Key) }},
-		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, "kind", false, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, false, func(v lockView, _ int) widget.Cell {
 			return v.cell(string(v.Kind))
 		}, func(a, b lockView) int { return cmp.Compare(a.Kind, b.Kind) }},
-		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, "format", false, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, false, func(v lockView, _ int) widget.Cell {
 			return v.dimCell(widget.Plain(v.Format))
 		}, func(a, b lockView) int { return strings.Compare(a.Format, b.Format) }},
-		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, func(a, b lockView) int {
+		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, false, ownerCell, func(a, b lockView) int {
 			return keyspace.CompareNames(a.firstHolder(), b.firstHolder())
 		}},
-		{widget.Column{Title: "DEPTH", Min: 6, Priority: 6, Right: true}, "depth", false, depthCell, mostFirst(lockView.Depth)},
-		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, mostFirst(func(v lockView) int { return v.LeastWaiters(v.now) })},
-		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
-		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
-		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, "", false, func(v lockView, w int) widget.Cell {
+		{widget.Column{Title: "DEPTH", Min: 6, Priority: 6, Right: true}, false, depthCell, mostFirst(lockView.Depth)},
+		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, false, waitCell, mostFirst(func(v lockView) int { return v.LeastWaiters(v.now) })},
+		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
+		{widget.Column{Title: "TTL", Min: 7, Right: true}, false, ttlCell, byTTL},
+		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, false, func(v lockView, w int) widget.Cell {
 			return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
 		}, nil},
-		{widget.Column{Title: "STATE", Min: 9}, "state", false, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "STATE", Min: 9}, false, func(v lockView, _ int) widget.Cell {
 			glyph, style := v.state.look(v.State(v.now))
 			return widget.Cell{Style: style, Text: glyph + " " + string(v.State(v.now))}
 		}, func(a, b lockView) int { return cmp.Compare(a.State(a.now), b.State(b.now)) }},
-		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, true, func(v lockView, _ int) widget.Cell {
 			if v.Fence == 0 {
 				return v.dimCell(v.state.screen.glyphs.None)
 			}
 			return v.cell(strconv.FormatInt(v.Fence, 10))
 		}, mostFirst(func(v lockView) int64 { return v.Fence })},
-		{widget.Column{Title: "RENEWED", Min: 8, Priority: 9, Right: true}, "renewals", true, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "RENEWED", Min: 8, Priority: 9, Right: true}, true, func(v lockView, _ int) widget.Cell {
 			return v.cell(humanize.Count(v.Renewals) + v.state.screen.glyphs.Times)
 		}, mostFirst(func(v lockView) int { return v.Renewals })},
-		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, "database", true, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, true, func(v lockView, _ int) widget.Cell {
 			return v.cell(strconv.Itoa(v.DB))
 		}, func(a, b lockView) int { return cmp.Compare(a.DB, b.DB) }},
-		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 10}, "node", true, func(v lockView, _ int) widget.Cell {
+		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 10}, true, func(v lockView, _ int) widget.Cell {
 			if n := len(v.Votes); n > 0 {
 				return v.dimCell(humanize.Plural(n, "node"))
 			}
@@ -131,31 +133,30 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	return filled(lines, w, n+1)
 }
 
-// roomForTitles is the table width from which the number of holds has a word as its title.
-const roomForTitles = 110
-
 // roomForAll is the table width from which all columns are shown beside the details.
 const roomForAll = 140
 
 // layout lays the columns out in w cells.
 func (p *locksPage) layout(s *state, w int) widget.Table {
-	columns := p.columns()
+	columns, share := p.columns(), 28
+	if p.deep {
+		share = 26
+	}
 	shapes := make([]widget.Column, len(columns))
 	for i, c := range columns {
 		shapes[i] = c.Column
-		if c.name == "depth" && w < roomForTitles {
-			shapes[i].Title, shapes[i].Min = s.screen.glyphs.Times, 3
-		}
 		switch {
-		case c.name == "key": // as wide as the longest key
+		case c.Title == "DEPTH" && p.deep:
+			shapes[i].Priority = 2
+		case c.Title == "LOCK": // as wide as the longest key
 			shapes[i].Max = max(p.keyWidth, c.Min)
 			if !p.wide {
-				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*28/100))
+				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*share/100))
 			}
-		case c.name == "owner":
+		case c.Title == "OWNER":
 			shapes[i].Max = max(min(p.ownerWidth, c.Max), c.Min)
 		case p.beside(s) && w < roomForAll: // the details show format and TTL bar already, and the names need the room
-			shapes[i].Off = c.Title == "" || c.name == "format"
+			shapes[i].Off = c.Title == "" || c.Title == "FORMAT"
 			shapes[i].Max = 0
 		}
 	}

@@ -83,8 +83,10 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case nextScene, previousScene:
 		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
 	case back:
+		if p.client == 0 && p.agent == 0 {
+			s.next = leaveMsg{"nothing to leave"}
+		}
 		p.client, p.agent = 0, 0
-		s.reject("nothing to leave")
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type locksPage struct {
 	tags   map[keyspace.ID]keyspace.Lock // with only the tagged holds
 
 	keyWidth, ownerWidth int       // maximum widths of keys and owners so far, because columns only grow
+	deep                 bool      // an owner has entered a lock more than once so far
 	measured             time.Time // of the snapshot that they come from; zero = none
 	hidden               bool      // their names were hidden
 }
@@ -75,15 +76,15 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 		p.setPace(s, s.refresher.every/2)
 	case slower:
 		p.setPace(s, s.refresher.every*2)
-	case sortLeft:
-		p.sortBy(s, -1)
-	case sortRight:
-		p.sortBy(s, 1)
+	case sortMenu:
+		s.dialog = p.sortMenu()
 	case invert:
 		p.reversed = !p.reversed
 		p.arrange(s)
 	case search:
 		p.openFilter(s)
+	case nextMatch, lastMatch:
+		p.filter.onKey(s, a, p)
 	case back:
 		p.clear(s)
 	case groupOwners:
@@ -105,7 +106,7 @@ func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.cho
 
 // reset resets selection, tags and widths for another target.
 func (p *locksPage) reset() {
-	p.keyWidth, p.ownerWidth, p.measured = 0, 0, time.Time{}
+	p.keyWidth, p.ownerWidth, p.deep, p.measured = 0, 0, false, time.Time{}
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]keyspace.Lock{}
 }
 
@@ -168,29 +169,15 @@ func (p *locksPage) click(s *state, x, line int) (again bool) {
 	return again
 }
 
-// clickTitle sorts by the column at cell x, or reverses its order.
-func (p *locksPage) clickTitle(s *state, x int) {
-	column := p.layout(s, p.tableWidth(s)).At(x - margin)
-	switch {
-	case column < 0 || p.columns()[column].less == nil:
-		return
-	case column == p.sort:
-		p.reversed = !p.reversed
-	default:
-		p.sort, p.reversed = column, false
-	}
-	p.arrange(s)
-}
-
 // clear clears the filter, or else the tags.
 func (p *locksPage) clear(s *state) {
 	switch {
 	case p.filter.text != "":
-		p.filter = filter{}
+		p.filter = filter{last: p.filter.text}
 	case len(p.tags) > 0:
 		clear(p.tags)
 	default:
-		s.reject("nothing to leave: no pause, no filter, no tags")
+		s.next = leaveMsg{"nothing to leave: no pause, no filter, no tags"}
 		return
 	}
 	p.arrange(s)
@@ -214,21 +201,6 @@ func (p *locksPage) openFilter(s *state) {
 	s.dialog = d
 }
 
-// sortBy moves the sort column by steps. The place before the first column is bySeverity.
-func (p *locksPage) sortBy(s *state, steps int) {
-	columns := p.columns()
-	places := len(columns) + 1 // all columns and bySeverity
-	for {
-		p.sort = (p.sort+1+steps+places)%places - 1
-		if p.sort == bySeverity || columns[p.sort].less != nil {
-			break
-		}
-	}
-	p.reversed = false
-	p.arrange(s)
-	s.notify("order: " + p.order())
-}
-
 // groupBy groups the locks. The columns of classes differ from those of locks, so the order of
 // one is not that of the other.
 func (p *locksPage) groupBy(group string) {
@@ -243,7 +215,7 @@ func (p *locksPage) order() string {
 	order := "worst first"
 	switch {
 	case p.sort != bySeverity:
-		order = "by " + p.columns()[p.sort].name
+		order = "by " + p.columns()[p.sort].name()
 	case p.group == byClass:
 		order = "by blocked"
 	}
@@ -306,6 +278,7 @@ func (p *locksPage) measure(s *state) {
 	}
 	p.measured, p.hidden = model.snap.At, s.privacy.on
 	for i := range locks {
+		p.deep = p.deep || locks[i].Depth() > 1
 		p.keyWidth = max(p.keyWidth, widget.Width(s.redactKey(locks[i].Key)))
 		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{locks[i], time.Time{}, s}.owner()))
 	}

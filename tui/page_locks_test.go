@@ -27,7 +27,7 @@ func TestThePageOfLocks(t *testing.T) {
 			d.press("j", "j").wantLine("▌", "rw:catalog")
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
-			d.wait(2*tickInterval).want("aaa").wantLine("▌", "rw:catalog").press("right").wantLine("▌", "rw:catalog")
+			d.wait(2*tickInterval).want("aaa").wantLine("▌", "rw:catalog").press("s", "l").wantLine("▌", "rw:catalog")
 		}},
 		"pause keeps the frame while sampling continues": {sampleServer(), func(d *driver, v *fakeServer) {
 			d.press(" ").want("13.2 s")
@@ -79,7 +79,7 @@ func TestThePageOfLocks(t *testing.T) {
 			for range 60 {
 				d.press("j").want("▌")
 			}
-			for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "right", "g", "G"} {
+			for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "s", "d", "g", "G"} {
 				d.press(keys).want("▌")
 			}
 			d.size(80, 14).want("▌")
@@ -280,7 +280,7 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		d.wait(3*time.Minute).wantLine(" quiet ", "≥3 m 00")
 		told := d.wantLine(" told ", " 3 m 02").line(" told ")
 		check.False(t, strings.Contains(told, "≥"), "its begin is known: %s", told)
-		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
+		d.press(":").enter("sort held").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
 		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Depth: 1, Seen: after(3 * time.Minute)}}
 		v.locks[1].Expires = after(2 * time.Hour)

@@ -29,21 +29,14 @@ var zooms = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 
 	time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 
 func (p *timelinePage) act(s *state, a action) tea.Cmd {
-	if p.navigate(a) {
+	switch {
+	case a == back && p.offset > 0:
+		p.offset = 0
+		return nil
+	case p.navigate(a) || p.filter.onKey(s, a, p):
 		return nil
 	}
 	switch a {
-	case back:
-		switch {
-		case p.offset > 0:
-			p.offset = 0
-		case p.filter.text == "":
-			s.reject("nothing to leave: this is now, without a filter")
-		default:
-			p.filter.onKey(s, a, p)
-		}
-	case search:
-		p.filter.onKey(s, a, p)
 	case zoomIn:
 		p.zoomTo(s, p.zoom-1)
 	case zoomOut:

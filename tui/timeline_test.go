@@ -53,7 +53,7 @@ func TestLocksAreShownByClass(t *testing.T) {
 func TestClassesHaveAnOrderOfTheirOwn(t *testing.T) {
 	w, _ := contended()
 	drive(t, w, func(d *driver) {
-		d.size(140, 40).wait(time.Second).press(":").enter("group class").press("enter").press("right").want("sorted classes by class").wantOrder("job:*", "orders:*")
+		d.size(140, 40).wait(time.Second).press(":").enter("group class").press("enter").press("s", "c").want("sorted classes by class").wantOrder("job:*", "orders:*")
 		d.press("t").want("no lock to tag").size(50, 12).want("orders:*").size(140, 40)
 		d.press(":").enter("sort owner").press("enter").want("sorted by owner", "job:2")
 		d.press("/").enter("orders").press("enter", ":").enter("group class").press("enter").want("orders:*").wantNot("job:*")
