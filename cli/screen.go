@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aymanbagabas/go-osc52/v2"
@@ -213,15 +214,16 @@ func (g *connector) replace(t *connect.Target) {
 // config returns the configuration of the screen for a target.
 func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
-	s.ownReads = new(inspect.OwnReads)
+	s.ownReads, s.rescans = new(inspect.OwnReads), new(atomic.Int64)
 	options := s.optionsOf(t)
 	w := tui.Config{
 		Source: s.selected(s.watchOf(t, options)), Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
+		Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
 	}
 	if g.writeFlags.write {
-		w.Executor, w.Production = executorOf(t, g.log, &s), g.writeFlags.production
+		w.Executor = executorOf(t, g.log, &s)
 	}
 	return w
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,7 @@ type selection struct {
 	meter     *inspect.Meter    // adds up what the commands cost; may be nil
 	past      inspect.Past      // what an earlier process knew; may be nil
 	ownReads  *inspect.OwnReads // of single keys; nil if this process reads none while it watches
+	rescans   *atomic.Int64     // see inspect.ScanOptions; may be nil
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -99,7 +101,7 @@ func (s *selection) formats() []keyspace.Format { return formats.WithUserPattern
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: s.formats(), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads}
+	o := inspect.ScanOptions{Formats: s.formats(), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads, Rescans: s.rescans}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

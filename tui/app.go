@@ -186,7 +186,7 @@ func (a *app) onConnected(to Target, w Config, err error) {
 		return
 	}
 	a.source, a.server = w.Source, widget.Plain(w.Title)
-	a.config.Executor = w.Executor
+	a.config.Executor, a.config.Rescan = w.Executor, w.Rescan
 	a.raw = rawValue{store: w.Store}
 	a.clients.leave()
 	a.clients = holderClients{finder: w.Finder}
@@ -316,6 +316,8 @@ func (a *app) perform(act action) tea.Cmd {
 		return tea.Suspend
 	case redraw:
 		return tea.ClearScreen
+	case rescan:
+		a.askRescan()
 	case help:
 		a.dialog = &helpDialog{page: a.place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:

@@ -222,6 +222,7 @@ func bindings() []binding {
 		{[]stroke{{nextPage, "tab"}, {previousPage, "shift+tab"}}, anywhere, "Tab", "next page", "the next page; with Shift the page before"},
 		{[]stroke{{togglePrivacy, "p"}}, anywhere, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
 		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
+		{[]stroke{{rescan, "ctrl+r f5"}}, anywhere, "^R F5", "", "scan all keys again now, without the limit of --budget"},
 		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
 		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "to the shell; fg comes back"},
 		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "leave the page, and on the first page quit; {quit-and-leave} quits at once and leaves the last frame on the terminal"},

@@ -467,6 +467,17 @@ func everywhereKeyTests() []keyTest {
 	for i, at := range append(numbered, onLock) {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
 		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
+		for _, key := range []string{"ctrl+r", "f5"} {
+			tell(at, key, func(d *driver) {
+				scans := 0
+				d.press(key).want("only a server can be scanned again")
+				d.app.config.Rescan = func() { scans++ }
+				d.press(key).want("scanning all keys, without the limit of --budget")
+				d.app.config.Production = true
+				d.press(key).want("scan all keys of", " now?").press("esc", key, "y").want("scanning all keys")
+				check.Equal(d.t, scans, 2, "scans")
+			})
+		}
 		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again") })
 		tell(at, "q", func(d *driver) {
 			if at != onLocks {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/tui/widget"
 )
 
@@ -58,6 +60,23 @@ func (k *refresher) checkTimeout(now time.Time) { k.silent = k.busy && now.Sub(k
 
 // stale reports whether the last snapshot is out of date.
 func (k *refresher) stale() bool { return k.failed || k.silent }
+
+// askRescan scans all keys again; on a production server after a question.
+func (a *app) askRescan() {
+	scan := func(*state) (dialog, tea.Cmd) {
+		a.config.Rescan()
+		return nil, a.notify("scanning all keys, without the limit of --budget")
+	}
+	switch {
+	case a.config.Rescan == nil:
+		a.reject("only a server can be scanned again")
+	case a.config.Production:
+		a.dialog = &menu{title: "scan all keys of " + a.address() + " now?", about: []string{"Without the limit of --budget, the scan takes as much of the server's time as it can get."},
+			choices: []choice{{key: "y", label: "scan now", pick: scan}}, closer: rescan}
+	default:
+		_, _ = scan(&a.state)
+	}
+}
 
 // shortError returns a short text for the error of a request.
 func shortError(err error) string {

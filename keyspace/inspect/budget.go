@@ -20,6 +20,7 @@ type Budget struct {
 	nextAt  time.Time     // when the next request is allowed
 	baseRTT time.Duration // network round-trip time without load
 	backoff float64       // factor by which the budget is reduced; at least 1
+	lifted  int           // number of watchers that scan without the limit
 }
 
 // DefaultShare is the default share of a server's time that reading may use.
@@ -77,6 +78,9 @@ func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.lifted > 0 {
+		return
+	}
 	switch {
 	case b.baseRTT == 0 || rtt < b.baseRTT:
 		b.baseRTT = rtt
@@ -87,6 +91,15 @@ func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
 	}
 	b.baseRTT += (rtt - b.baseRTT) / baseGain
 	b.nextAt = keyspace.Later(b.nextAt, now.Add(-maxUnspent)).Add(time.Duration(float64(busy) * b.backoff / b.share))
+}
+
+// lift adds to the number of watchers that scan without the limit.
+func (b *Budget) lift(by int) {
+	if b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lifted, b.nextAt = b.lifted+by, time.Time{}
+	}
 }
 
 // sleep waits for d, or returns the error of ctx if ctx ends first.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,5 +151,27 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 		check.True(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
+	}
+}
+
+// A rescan goes on at once and without the limit until its pass has ended, and the first pass is not begun again for it.
+func TestARescanHasNoLimit(t *testing.T) {
+	p, asked, now := NewBudget(0.1), new(atomic.Int64), time.Now()
+	w := NewWatcher(NewScanner(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), ScanOptions{Budget: p, Rescans: asked}))
+	defer w.Close()
+	p.charge(time.Hour, 0, now)
+	for i, complete := range []bool{false, true} {
+		w.scan.pass, w.scan.complete, w.scan.next = &scanPass{}, complete, now.Add(time.Hour)
+		w.beginRescan()
+		check.True(t, !p.allow(now) && w.scan.next.After(now), "%d: it begins before it is asked for", i)
+		asked.Add(1)
+		w.beginRescan()
+		p.charge(time.Hour, 0, now)
+		w.endRescan()
+		check.True(t, p.allow(now) && w.scan.next.IsZero() && w.scan.again == complete, "%d: it is limited", i)
+		w.scan.pass = &scanPass{verified: true}
+		w.endRescan()
+		p.charge(time.Hour, 0, now)
+		check.True(t, !p.allow(now), "%d: there is no limit after it", i)
 	}
 }

@@ -41,6 +41,7 @@ type ScanOptions struct {
 	MinConfidence keyspace.Confidence // 0 = Likely
 	Overdue       []Overdue           // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
 	Budget        *Budget             // shared by all scanners of a server; nil = no limit
+	Rescans       *atomic.Int64       // after each change, watchers scan all keys once without the limit; may be nil
 	Cluster       *Cluster            // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
 	Carryover     *Carryover          // for the watchers of servers that a failover may replace; nil = nothing is carried over
 	Past          Past                // what an earlier process knew of the locks; nil = nothing

@@ -99,6 +99,32 @@ func (w *Watcher) deferScan(began time.Time) {
 	w.scan.next = keyspace.Later(w.scan.next, w.scan.passStart.Add(max(pause/2, pause-w.scan.passWait)))
 }
 
+// beginRescan begins a pass without the limit of the budget if one was asked for. The first pass
+// goes on instead.
+func (w *Watcher) beginRescan() {
+	asked := w.scanner.opts.Rescans
+	if asked == nil || asked.Load() == w.scan.rescans {
+		return
+	}
+	w.scan.rescans = asked.Load()
+	if !w.scan.full {
+		w.scanner.opts.Budget.lift(1)
+	}
+	w.scan.full, w.scan.again, w.scan.next = true, w.scan.complete, time.Time{}
+}
+
+// endRescan continues a pass without the limit immediately, and sets the limit again after it.
+func (w *Watcher) endRescan() {
+	switch {
+	case !w.scan.full:
+	case w.scan.pass == nil || !w.scan.pass.done():
+		w.scan.next = time.Time{}
+	default:
+		w.scanner.opts.Budget.lift(-1)
+		w.scan.full = false
+	}
+}
+
 // wait waits until there may be something to read, at most for the idle time.
 func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
 	timer := time.NewTimer(idle)

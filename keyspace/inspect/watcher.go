@@ -56,6 +56,9 @@ type scanState struct {
 	complete  bool          // a pass has ended since the last error
 	history   string        // of writes, when the last pass began: master_replid
 	unread    unread        // of the last pass, or of the current one if none has ended
+	rescans   int64         // number of scans without the limit that were asked for
+	full      bool          // one of them is in progress
+	again     bool          // the current pass does not go on
 	cost      keyspace.Cost
 }
 
@@ -235,6 +238,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	if err := w.checkForRequests(ctx); err != nil {
 		return err
 	}
+	w.beginRescan()
 	now := time.Now()
 	if !all && (now.Before(w.scan.next) || w.deferForEvents(now) || w.deferForDeadline(now)) {
 		spent := w.reader.conn.takeCost()
@@ -250,8 +254,12 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	if !all && w.scan.complete {
 		until = now.Add(min(until.Sub(now), shortScanTime))
 	}
+	if w.scan.full {
+		until = now.Add(maxScanTime)
+	}
 	err := w.scanSome(ctx, until)
 	w.deferScan(now)
+	w.endRescan()
 	if err == nil || !isDenied(err) || !w.scan.complete {
 		return err
 	}
@@ -263,11 +271,12 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 // scanSome continues the pass until the time is up or the pass has ended, by one page
 // at least, and adds what it finds.
 func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
-	if w.scan.pass == nil || w.scan.pass.done() {
+	if w.scan.pass == nil || w.scan.pass.done() || w.scan.again {
 		p, err := w.scanner.startPass(ctx, w.possible)
 		if err != nil {
 			return err
 		}
+		w.scan.again = false
 		was := cmp.Or(w.replication.runID, w.server.info.RunID) // of detectReplaced, or else of the last scan
 		if was != "" && p.server.RunID != "" && p.server.RunID != was {
 			return errRestarted
