@@ -197,7 +197,7 @@ func (c *contentionRun) nameClients(ctx context.Context) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	for _, rdb := range c.target.Clients(within) {
-		if list, err := c.scanner(rdb, 0).Clients(within); err == nil {
+		if list, _, err := c.scanner(rdb, 0).Clients(within, nil); err == nil {
 			c.ledger.Clients(list)
 		}
 	}

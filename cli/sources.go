@@ -252,23 +252,23 @@ type clientFinder struct {
 }
 
 // Clients implements [tui.Finder].
-func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock) ([]keyspace.Client, error) {
+func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock, known []int64) (list []keyspace.Client, all bool, err error) {
 	var h keyspace.Holder
 	if len(l.Holders) > 0 {
 		h = l.Holders[0]
 	}
 	if err, refused := f.refused.Load(whereHeld(l, h)); refused {
-		return nil, err.(error)
+		return nil, false, err.(error)
 	}
 	scanner, err := f.scanner(ctx, l, h)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	clients, err := scanner.Clients(ctx)
+	list, all, err = scanner.Clients(ctx, known)
 	if errors.Is(err, inspect.ErrMayNotList) || errors.Is(err, inspect.ErrNoClientList) {
 		f.refused.Store(whereHeld(l, h), err)
 	}
-	return withoutOwn(clients), err
+	return withoutOwn(list), all, err
 }
 
 // WatchHolder implements [tui.Finder].

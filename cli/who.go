@@ -225,7 +225,7 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 			id.why = "the value of the lock looks like a host and a process ID"
 		}
 	}
-	clients, err := scanner.Clients(ctx)
+	clients, _, err := scanner.Clients(ctx, nil)
 	if err != nil {
 		if said {
 			p.notes.warning("its connections are not shown: %v", err)

@@ -43,7 +43,7 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.
 	}
 	id.known, id.why = byProof, fmt.Sprintf("MONITOR showed its %s with the key and the token", strings.ToUpper(seen.Command))
 	id.clients = []keyspace.Client{{Addr: seen.Addr}}
-	if clients, err := scanner.Clients(ctx); err == nil {
+	if clients, _, err := scanner.Clients(ctx, nil); err == nil {
 		if i := slices.IndexFunc(clients, func(c keyspace.Client) bool { return c.Addr == seen.Addr }); i >= 0 {
 			id.clients[0] = clients[i]
 		}

@@ -160,6 +160,11 @@ type Closings struct {
 	all  []Closing
 }
 
+// Only forgets the connections without these IDs, because the next list has no others.
+func (c *Closings) Only(ids []int64) {
+	c.list = slices.DeleteFunc(slices.Clone(c.list), func(was Client) bool { return !slices.Contains(ids, was.ID) })
+}
+
 // Listed takes a list of all clients that was requested at a time and answered by another, or the
 // error of it, which says nothing.
 func (c *Closings) Listed(list []Client, err error, at, by time.Time) {

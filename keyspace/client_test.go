@@ -75,6 +75,18 @@ func TestTheValueOfALockNamesItsClients(t *testing.T) {
 	}
 }
 
+// A list of some connections says nothing about the others.
+func TestAListOfSomeClientsClosesNoOther(t *testing.T) {
+	var c Closings
+	at := time.Unix(0, 0)
+	c.Listed([]Client{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}, nil, at, at)
+	c.Only([]int64{1})
+	c.Listed(nil, nil, at, at)
+	_, a := c.Of(&Holder{ID: "a"}, 0)
+	_, b := c.Of(&Holder{ID: "b"}, 0)
+	check.True(t, a && !b, "a has closed: %v, b has closed: %v", a, b)
+}
+
 func TestAHolderNamesItsProcess(t *testing.T) {
 	t.Parallel()
 	for label, want := range map[string]string{

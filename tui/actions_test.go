@@ -264,14 +264,14 @@ func TestActions(t *testing.T) {
 			}
 		},
 		"the copy menu shows the command": func(d *driver, _ *fakeExecutor) {
-			d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
+			d.size(80, 40).press("/").enter("orders").press("enter", "y", "up")
 			command, _ := d.app.exactCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
 			for _, part := range widget.Chunk(command, 80-margin-1) {
 				d.want(strings.TrimSpace(part))
 			}
 			longScript(&d.app.config)
-			d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
-			d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
+			d.size(80, 24).press("esc", "y", "up").want("more lines")
+			d.press("esc", "p", "y", "up").wantNot("redis-cli")
 		},
 		"a lock that has changed is left as it is": func(d *driver, b *fakeExecutor) {
 			b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}

@@ -71,11 +71,20 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	})
 }
 
-// listClients requests the clients of the server that has a lock.
-func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
+// listClients lists the clients of the server that has a lock, if list is set, and searches the last
+// list for holders. Of too many clients it lists those that were found before.
+func listClients(ctx context.Context, f Finder, l keyspace.Lock, list bool, server string, of serverClients, holders []keyspace.Holder, offset time.Duration) tea.Cmd {
 	return guarded(func() tea.Msg {
-		clients, err := f.Clients(ctx, l)
-		return answer(func(a *app) { a.clients.onAnswer(l.ID(), clients, err, a.now) })
+		if list {
+			began, known, all := time.Now(), of.known(), true
+			of.clients, all, of.err = f.Clients(ctx, l, known)
+			if !all && of.err == nil {
+				of.closings.Only(known)
+			}
+			of.closings.Listed(of.clients, of.err, began, time.Now())
+		}
+		of.match(holders, offset)
+		return answer(func(a *app) { a.clients.onAnswer(f, server, of) })
 	})
 }
 

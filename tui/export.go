@@ -71,6 +71,8 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
+	process, unknown := a.processCommand(&l)
+	m.choices = append(m.choices, a.copyOf("p", "process", process, unknown))
 	m.choices = append(m.choices, a.copyAction("r", "command that releases it", keyspace.ForceRelease, l))
 	if l.Endless() {
 		m.choices = append(m.choices, a.copyAction("d", "command that sets a deadline", keyspace.Expire, l))

@@ -15,17 +15,15 @@ import (
 	"locktop/tui/widget"
 )
 
-// holderClients is what is known of the clients that hold the lock of the open page.
+// holderClients is what is known of the clients that hold locks.
 type holderClients struct {
-	finder   Finder // nil if the clients cannot be listed
-	lock     keyspace.ID
-	asked    time.Time // local time of the last request for this lock; or zero
-	asking   bool
-	answered bool // there is an answer for this lock
-	clients  []keyspace.Client
-	err      error
-	closings keyspace.Closings
-	watch    holderWatch
+	finder  Finder // nil if the clients cannot be listed
+	asked   time.Time
+	asking  bool
+	listed  time.Time                // local time of the last request for a list; or zero
+	servers map[string]serverClients // by server
+	lock    keyspace.ID              // of the open page
+	watch   holderWatch
 }
 
 // holderWatch is a search for the client of a holder by coincidence.
@@ -37,55 +35,20 @@ type holderWatch struct {
 	err    error
 }
 
-// Times of requests. A list of 1,000 clients costs the server 0.6 ms.
-const (
-	clientsFor      = 10 * time.Second // between two lists of the clients
-	clientsErrorFor = time.Minute      // after a list that was refused
-	watchFor        = 30 * time.Second // of a search by coincidence
-)
+// watchFor is the time of a search by coincidence.
+const watchFor = 30 * time.Second
 
 // leave ends what is in progress for a lock.
 func (c *holderClients) leave() {
 	if c.watch.stop != nil {
 		c.watch.stop()
 	}
-	*c = holderClients{finder: c.finder, asking: c.asking}
-}
-
-// listClients requests the clients of the server while the page of a lock is open: immediately, and
-// then rarely.
-func (a *app) listClients() tea.Cmd {
-	c := &a.clients
-	l, ok := a.selected()
-	if a.place() != onLock || !ok || c.lock != l.ID().OnAnyNode() {
-		c.leave()
-	}
-	if a.place() != onLock || !ok || !a.findsClients() || len(l.Holders) == 0 || c.asking {
-		return nil
-	}
-	pause := clientsFor
-	if c.err != nil {
-		pause = clientsErrorFor
-	}
-	if !c.asked.IsZero() && a.now.Sub(c.asked) < pause {
-		return nil
-	}
-	c.lock, c.asked, c.asking = l.ID().OnAnyNode(), a.now, true
-	return listClients(a.ctx, c.finder, l)
+	c.lock, c.watch = keyspace.ID{}, holderWatch{}
 }
 
 // findsClients reports whether the clients of the server can be listed, and the view is of now.
 func (s *state) findsClients() bool {
 	return s.clients.finder != nil && s.playback == nil && (s.paused == nil || !s.paused.rewound)
-}
-
-// onAnswer stores a list of clients. It discards one for another lock.
-func (c *holderClients) onAnswer(id keyspace.ID, clients []keyspace.Client, err error, now time.Time) {
-	c.asking = false
-	if id.OnAnyNode() == c.lock {
-		c.closings.Listed(clients, err, c.asked, now)
-		c.clients, c.err, c.answered = clients, err, true
-	}
 }
 
 // onWatched stores the result of a search for the client of a holder.
@@ -139,8 +102,8 @@ func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
 }
 
 // connection describes the client of a holder, as far as it is known.
-func (s *state) connection(h *keyspace.Holder) string {
-	c := &s.clients
+func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
+	c, of := &s.clients, s.clients.servers[serverOf(l, h.ID)]
 	process := ""
 	if p, ok := h.Process(); ok {
 		p.Host = s.redactAddr(p.Host)
@@ -153,26 +116,29 @@ func (s *state) connection(h *keyspace.Holder) string {
 	if !h.DisconnectedAt.IsZero() {
 		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
 	}
-	named = cmp.Or(s.closedOf(h), named)
+	closed := s.closedOf(l, h)
+	named = cmp.Or(closed, named)
 	if !s.findsClients() {
 		return s.sentence(process, named)
 	}
-	found, hint := h.ClientsOf(c.clients)
+	found, hint := of.matched[h.ID].clients, of.matched[h.ID].hint
 	switch watched := !c.watch.began.IsZero() && c.watch.holder.ID == h.ID; {
 	case watched && c.watch.stop != nil:
 		return s.sentence(process, "watching the lock for its client, "+humanize.Duration(s.now.Sub(c.watch.began))+" of "+humanize.Setting(watchFor))
 	case watched && c.watch.err != nil:
 		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
+	case watched && c.watch.found.Named && closed != "":
+		return s.sentence(process, named, "it was probably the holder")
 	case watched && c.watch.found.Named:
-		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()), s.closedOf(h))
+		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()))
 	case watched && len(c.watch.found.Renewers) > 0:
 		return s.sentence(process, named, widget.Plain(c.watch.found.Text()))
 	case watched:
 		return s.sentence(process, named, "not found in "+humanize.Setting(watchFor)+": "+widget.Plain(c.watch.found.Text()))
-	case !c.answered:
+	case of.asked.IsZero():
 		return s.sentence(process, named)
-	case c.err != nil:
-		return s.sentence(process, named, "connection not shown: "+shortError(c.err))
+	case of.err != nil:
+		return s.sentence(process, named, "connection not shown: "+shortError(of.err))
 	case len(found) > 0:
 		text, more := s.clientText(h, found[0])+", "+activity(found[0]), ""
 		if hint {
@@ -185,17 +151,18 @@ func (s *state) connection(h *keyspace.Holder) string {
 	case named != "":
 		return s.sentence(process, named)
 	default:
-		return s.sentence(process, "no connection has its name or address")
+		return s.sentence(process, "Redis shows no connection of this holder: its value names none")
 	}
 }
 
 // closedOf says when the connection of a holder closed, as far as it was seen; "" = it was not.
-func (s *state) closedOf(h *keyspace.Holder) string {
-	w, found := s.clients.watch, int64(0)
-	if w.found.Named && w.holder.ID == h.ID {
-		found = w.found.Client.ID
+func (s *state) closedOf(l *keyspace.Lock, h *keyspace.Holder) string {
+	of := s.clients.servers[serverOf(l, h.ID)]
+	was, ok := of.matched[h.ID].closed, of.matched[h.ID].closed.ID != 0
+	if w := s.clients.watch; w.found.Named && w.holder.ID == h.ID {
+		was, ok = of.closings.Of(h, w.found.Client.ID)
 	}
-	if was, ok := s.clients.closings.Of(h, found); ok {
+	if ok {
 		return keyspace.ClosedBetween(s.clientText(h, was.Client), was.Last, was.By)
 	}
 	seen := *h

@@ -78,8 +78,9 @@ type Store interface {
 // Finder finds the clients that hold locks. With a nil Finder, the screen does not look for
 // them.
 type Finder interface {
-	// Clients lists the clients of the server that has a lock, without those of locktop.
-	Clients(context.Context, keyspace.Lock) ([]keyspace.Client, error)
+	// Clients lists the clients of the server that has a lock, without those of locktop. If they are
+	// too many, it lists only those with the known IDs, and all is false.
+	Clients(ctx context.Context, l keyspace.Lock, known []int64) (list []keyspace.Client, all bool, err error)
 	// WatchHolder watches a lock until the client of a holder is named by coincidence, or
 	// until ctx ends, which is not an error. others are further locks of the same owner.
 	WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) (keyspace.Suspicion, error)

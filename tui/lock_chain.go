@@ -16,14 +16,14 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 		return nil
 	}
 	note := ""
-	if s.findsClients() && s.clients.answered && s.clients.err == nil {
-		note = "clients listed " + humanize.Left(s.now.Sub(s.clients.asked)) + " ago"
+	if of := s.clients.servers[serverOf(v.Lock, v.Holders[0].ID)]; s.findsClients() && !of.asked.IsZero() && of.err == nil {
+		note = "clients listed " + humanize.Left(s.now.Sub(of.asked)) + " ago"
 	}
 	lines := []string{s.ruleOf(w, "is it stuck?", note)}
 	of := v.ownerships()
 	for i := range of.holds {
 		name := s.redactOwner(v.Holders[i].Name())
-		if text := s.connection(&v.Holders[i]); text != "" {
+		if text := s.connection(v.Lock, &v.Holders[i]); text != "" {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {

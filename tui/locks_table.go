@@ -73,6 +73,9 @@ func lockColumns() []column {
 		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, false, ownerCell, func(a, b lockView) int {
 			return keyspace.CompareNames(a.firstHolder(), b.firstHolder())
 		}},
+		{widget.Column{Title: "PROCESS", Min: 16, Max: 34, Priority: 4}, false, processCell, func(a, b lockView) int {
+			return strings.Compare(processCell(a, 0).Text, processCell(b, 0).Text)
+		}},
 		{widget.Column{Title: "DEPTH", Min: 6, Priority: 6, Right: true}, false, depthCell, mostFirst(lockView.Depth)},
 		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, false, waitCell, mostFirst(func(v lockView) int { return v.LeastWaiters(v.now) })},
 		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
@@ -146,6 +149,8 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	for i, c := range columns {
 		shapes[i] = c.Column
 		switch {
+		case c.Title == "PROCESS" && s.clients.finder == nil:
+			shapes[i].Off = true
 		case c.Title == "DEPTH" && p.deep:
 			shapes[i].Priority = 2
 		case c.Title == "LOCK": // as wide as the longest key

@@ -216,7 +216,11 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	if h.Label != "" && h.Label != h.ID {
 		token = s.redactOwner(h.ID)
 	}
-	return s.sentence(name, depth, string(h.Mode), held, v.until(h.Expires), token)
+	process, closed := s.process(v.Lock, h)
+	if closed {
+		process = "its connection " + process
+	}
+	return s.sentence(name, process, depth, string(h.Mode), held, v.until(h.Expires), token)
 }
 
 // until describes the remaining TTL of a hold.

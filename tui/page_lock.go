@@ -218,7 +218,9 @@ func (v lockView) queue(w int) []string {
 		if dead := waiter.DeadFor(v.now); dead > 0 {
 			since, style = "dead for "+humanize.Duration(dead), s.screen.theme.bad
 		}
-		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.waiterName(v.Lock, waiter), string(waiter.Mode), since))
+		named := waiterAsHolder(*waiter)
+		process, _ := s.process(v.Lock, &named)
+		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.waiterName(v.Lock, waiter), process, string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, style, text))
 		label = ""
 	}

@@ -33,23 +33,34 @@ func (e TooManyClientsError) Error() string {
 // maxClientsForOne is the limit of one list that a user asks for.
 const maxClientsForOne = 2 * maxClientList
 
-// Clients lists the clients of the server, as soon as the budget allows it. It returns
-// [ErrMayNotList] without the permission, and a [TooManyClientsError] if the list would be
-// too long.
-func (s *Scanner) Clients(ctx context.Context) ([]keyspace.Client, error) {
+// Clients lists the clients of the server, as soon as the budget allows it; if the list would be
+// too long, only those with the known IDs, and all is false. It returns [ErrMayNotList] without
+// the permission, and a [TooManyClientsError] if the server cannot list some clients only, or no
+// ID is known.
+func (s *Scanner) Clients(ctx context.Context, known []int64) (list []keyspace.Client, all bool, err error) {
 	if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	conn := s.newConn()
 	defer func() { s.opts.Budget.charge(conn.serverTime, conn.networkTime, time.Now()) }()
 	n, err := conn.countClients(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if n > maxClientsForOne {
-		return nil, TooManyClientsError{n, maxClientsForOne}
+	if n <= maxClientsForOne {
+		list, err = conn.clients(ctx, nil)
+		return list, true, err
 	}
-	return conn.clients(ctx, nil)
+	if len(known) > 0 {
+		var text string
+		if text, err = conn.clientList(ctx, known); err == nil {
+			return keyspace.ParseClients(text), false, nil
+		}
+	}
+	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
+		return nil, false, err
+	}
+	return nil, false, TooManyClientsError{n, maxClientsForOne}
 }
 
 // countClients returns the number of clients; 0 if the server does not say it.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,26 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, nil)
 	check.True(t, (err == nil || errors.Is(err, context.Canceled)) && !got.Named, "%+v, %v", got, err)
 	waitFor(t, func() bool { return !strings.Contains(admin.ClientList(t.Context()).Val(), "flags=t") })
+}
+
+func TestOfTooManyClientsTheKnownAreListed(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	for range maxClientsForOne + 1 {
+		c := check.Must(net.Dial("tcp", admin.Options().Addr))(t)
+		defer c.Close()
+	}
+	waitFor(t, func() bool { return strings.Count(admin.ClientList(t.Context()).Val(), "\n") > maxClientsForOne })
+	scanner := NewScanner(admin, justTokens())
+	_, _, err := scanner.Clients(t.Context(), nil)
+	check.ErrorContains(t, err, "are too many to list")
+	id := check.Must(admin.ClientID(t.Context()).Result())(t)
+	list, all, err := scanner.Clients(t.Context(), []int64{id})
+	if version, _ := InfoValue(admin.Info(t.Context(), "server").Val(), "redis_version"); strings.HasPrefix(version, "6.0.") {
+		check.ErrorContains(t, err, "are too many to list")
+		return
+	}
+	check.True(t, err == nil && !all && len(list) == 1 && list[0].ID == id, "%+v, all=%v, %v", list, all, err)
 }
 
 // waitFor waits until a condition of a server is true.
