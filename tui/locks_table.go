@@ -84,8 +84,8 @@ func lockColumns() []column {
 			return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
 		}, nil},
 		{widget.Column{Title: "STATE", Min: 9}, false, func(v lockView, _ int) widget.Cell {
-			glyph, style := v.state.look(v.State(v.now))
-			return widget.Cell{Style: style, Text: glyph + " " + string(v.State(v.now))}
+			glyph, style, word := v.look()
+			return widget.Cell{Style: style, Text: glyph + " " + word}
 		}, func(a, b lockView) int { return cmp.Compare(a.State(a.now), b.State(b.now)) }},
 		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, true, func(v lockView, _ int) widget.Cell {
 			if v.Fence == 0 {
@@ -106,6 +106,19 @@ func lockColumns() []column {
 			return v.dimCell(v.state.redactAddr(v.Node))
 		}, func(a, b lockView) int { return keyspace.CompareNames(a.Node, b.Node) }},
 	}
+}
+
+// look returns the state of a lock for display. A critical finding is never beside a state that looks good.
+func (v lockView) look() (glyph string, style widget.Style, word string) {
+	state := v.State(v.now)
+	glyph, style = v.state.look(state)
+	if severity := v.state.current().worst[v.ID()]; severity == keyspace.Critical && state != keyspace.Stuck {
+		glyph, style = v.state.look(severity)
+		if v.Endless() {
+			return glyph, style, "no TTL"
+		}
+	}
+	return glyph, style, string(state)
 }
 
 // table draws the titles and n rows.

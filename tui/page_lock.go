@@ -73,8 +73,7 @@ func (p *lockPage) scroll(s *state, steps int) {
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
 	v := p.lock(s)
-	glyph, style := s.look(v.State(v.now))
-	word := string(v.State(v.now))
+	glyph, style, word := v.look()
 	if p.gone {
 		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not held now"
 	}

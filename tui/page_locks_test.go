@@ -161,6 +161,9 @@ func TestThePageOfLocks(t *testing.T) {
 			d.wait(2*time.Second).want("not all is seen (4)").press("4").want("what locktop does not see", "may not run HGETALL")
 			d.press("p").wantNot("HGETALL")
 		}},
+		"a state beside a critical finding does not look good": {holding(mutex("job:a", "x", 0), mutex("job:b", "y", time.Minute)), func(d *driver, _ *fakeServer) {
+			d.wantLine("▲ job:a", "▲ no TTL").wantLine("  job:b", "● held").press("enter").wantLine("Esc back", "▲ no TTL")
+		}},
 		"snooze without a finding is rejected": {&fakeServer{}, func(d *driver, _ *fakeServer) {
 			d.press("5", "z").want("no finding to snooze")
 			d.press(":").enter("snooze banana").press("enter").want("a duration from 1 s on")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,6 +32,7 @@ type prefilter struct {
 	threshold keyspace.Confidence // confidence that needs no second sign
 	weakHits  int                 // number of passed keys below the threshold
 	alike     *alike              // counts of possible locks; nil = they are not counted
+	idles     bool                // ask for the idle times of strings, before a read resets them
 }
 
 // newPrefilter returns a prefilter for the formats of an index. A first piece of a
@@ -80,6 +82,7 @@ type probe struct {
 	typeKnown bool   // the server has returned the type; false = it is a guess
 	shape     keyShape
 	typeCmd   *redis.StatusCmd
+	idleCmd   *redis.DurationCmd // before valueCmd; nil = its idle time is not asked for
 	valueCmd  *redis.StringCmd
 }
 
@@ -157,6 +160,9 @@ func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *pr
 		p.typeCmd = pipe.Type(ctx, p.name)
 		return
 	}
+	if p.idleCmd == nil && p.typ == "string" && w.filter.idles && !w.conn.denied.has(cmdObject) {
+		p.idleCmd = pipe.ObjectIdleTime(ctx, p.name)
+	}
 	p.valueCmd = p.firstPiece(ctx)
 	_ = pipe.Process(ctx, p.valueCmd) // it only queues; an error is returned when the pipeline is sent
 }
@@ -208,7 +214,7 @@ func (w *filterWorker) onProbe(p *probe) {
 		if sure < atLeast || sure < enough && w.skips(p.name) {
 			return
 		}
-		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ})
+		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ, idle: p.idle()})
 		if sure < w.filter.threshold {
 			w.weakHits++
 		}
@@ -222,6 +228,15 @@ func (w *filterWorker) onProbe(p *probe) {
 	case isRedirect(err):
 		w.unread[movingKey]++
 	}
+}
+
+// idle returns for how many seconds the key has not changed at least; 0 = that is not known. The clock of
+// idle times has whole seconds. A client that sets a string resets its idle time in any case.
+func (p *probe) idle() uint32 {
+	if p.idleCmd == nil || p.idleCmd.Err() != nil || p.typ != "string" {
+		return 0
+	}
+	return uint32(max(0, p.idleCmd.Val()/time.Second-1))
 }
 
 // skips reports whether a possible lock is one of too many alike, and counts it.

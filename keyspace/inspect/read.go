@@ -128,6 +128,11 @@ func (r *reader) decode(all []candidate) []candidate {
 		if lock.Confidence < r.atLeast {
 			continue
 		}
+		for i := range lock.Holders {
+			if h := &lock.Holders[i]; c.idle > 0 && !c.shared && h.Since.IsZero() {
+				h.Seen = c.entry.Now.Add(-time.Duration(c.idle) * time.Second)
+			}
+		}
 		c.lock, c.partial = &lock, r.unread[c.name] != ""
 		if c.standsIn() {
 			c.companions = append(slices.Clip(c.companions), keyspace.Companion{Key: c.name, Type: c.typ})

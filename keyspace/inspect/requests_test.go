@@ -181,3 +181,32 @@ func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
 	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
 	observe(t, rdb, justTokens(), asked)
 }
+
+// The idle time of a string before the first read is a lower bound of the hold. That of a number is one of all keys
+// that have it.
+func TestTheFirstReadKnowsForHowLongAValueHasNotChanged(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	any := tokens()
+	any.Probe = func(string, string) keyspace.Confidence { return keyspace.Certain }
+	any.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
+	}
+	o := ScanOptions{Formats: []keyspace.Format{any}}
+	for key, value := range map[string]string{"old": "token:a", "number": "42"} {
+		do(t, rdb, "SET", "new", value)
+		dump := check.Must(rdb.Dump(t.Context(), "new").Result())(t)
+		do(t, rdb, "RESTORE", key, 0, dump, "IDLETIME", 44)
+	}
+	ages := func(s keyspace.Snapshot) map[string]time.Duration {
+		all := make(map[string]time.Duration)
+		for _, l := range s.Locks {
+			all[l.Key] = l.Age(s.At).Duration.Truncate(time.Second)
+		}
+		return all
+	}
+	w := NewWatcher(NewScanner(rdb, o))
+	defer w.Close()
+	got := ages(until(t, w, complete))
+	check.True(t, got["old"] >= 43*time.Second && got["new"] < 40*time.Second && got["number"] < 40*time.Second, "the holds last %v", got)
+}

@@ -333,7 +333,7 @@ func TestScanOnlyReads(t *testing.T) {
 		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
 	}})
 	allowed := []string{"time", "dbsize", "info", "scan", "type", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
-		"sscan", "scard", "zrange", "zcard", "memory usage", "pexpiretime", "hello", "client setinfo", "client maint_notifications"}
+		"sscan", "scard", "zrange", "zcard", "memory usage", "object idletime", "pexpiretime", "hello", "client setinfo", "client maint_notifications"}
 	if !exact { // before Redis 7
 		allowed = append(allowed, "pttl")
 	}
