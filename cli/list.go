@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,8 +41,9 @@ func (p *program) listCommand() *cobra.Command {
 	return p.readCommand(&cobra.Command{
 		Use:   "list [GLOB...] [flags]",
 		Short: "List all locks once",
-		Long: `Scans the whole keyspace once and prints every lock. With GLOB, it prints only locks
-whose keys match one of the globs, as with --match.
+		Long: `Scans the whole keyspace once and prints every lock: in a table and as sentences the
+worst first, in JSON and CSV by key. With GLOB, it prints only locks whose keys match one
+of the globs, as with --match.
 
 Most locks do not store when they were acquired. With --for, locktop observes them for
 a while, and knows that they have been held for at least that time.
@@ -103,7 +105,17 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 	return nil
 }
 
+// print prints locks; for people the worst first.
 func (p *program) print(found render.View, o listOptions) error {
+	worst := func(l *keyspace.Lock) (most int) {
+		for _, f := range found.Findings[l.ID()] {
+			most = max(most, 1+int(f.Severity))
+		}
+		return most
+	}
+	if !o.json && !o.csv {
+		slices.SortStableFunc(found.Locks, func(a, b *keyspace.Lock) int { return worst(b) - worst(a) })
+	}
 	switch {
 	case o.json:
 		return render.JSON(p.out, render.DocumentOf(found))
