@@ -223,7 +223,7 @@ func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
 	rdb := clientTo(t, addr)
 	from := renewing(t, rdb, "lock:renewed", token, time.Minute, 500*time.Millisecond)
 	term := openTerminal(t, 140, 40, "-u", "redis://"+addr)
-	term.want("lock:renewed").press("Enter").want("Redis shows no connection of this").press("W").want("watching the lock")
+	term.want("lock:renewed").press("Enter").want("Redis shows no connection of this").press("W").want("looking for its client")
 	seen := regexp.MustCompile("probably " + regexp.QuoteMeta(from) + " · it ran eval just when the lock changed|not found in 30 s: [1-9][0-9]* changes") // a starved machine sees too little
 	t.Cleanup(func() {
 		if t.Failed() {

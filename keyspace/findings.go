@@ -243,7 +243,7 @@ func renewedForever(l *Lock, now time.Time) string {
 	if l.Renewals < manyRenewed || l.OverdueIn > 0 || l.renewalLate(now) > 0 || every > 0 && now.Sub(l.Renewed) > missed*every {
 		return ""
 	}
-	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog still runs.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
+	return fmt.Sprintf("Renewed %s. A renewal does not show that the work goes on.", humanize.Times(l.Renewals))
 }
 
 // waitersNoHolder finds free locks whose waiters were not woken.
@@ -253,7 +253,7 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 		return ""
 	}
 	if dead := headDeadFor(l, now); dead > deadTooLong {
-		return fmt.Sprintf("Free for %s while %s wait: the first in the queue has been dead for %s.", humanize.Duration(free), humanize.Count(l.WaiterCount()), humanize.Duration(dead))
+		return fmt.Sprintf("Free for %s while %s wait: the first in the queue has not answered for %s.", humanize.Duration(free), humanize.Count(l.WaiterCount()), humanize.Duration(dead))
 	}
 	more := ""
 	if l.Kind == Semaphore {
@@ -277,9 +277,9 @@ func zombieHead(l *Lock, now time.Time) string {
 		return ""
 	}
 	if len(l.Waiters) == 1 {
-		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", humanize.Duration(dead))
+		return fmt.Sprintf("The only waiter in its queue has not answered for %s.", humanize.Duration(dead))
 	}
-	return fmt.Sprintf("The first waiter of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), counted(len(l.Waiters)-1, "1 other waits", " others wait"))
+	return fmt.Sprintf("Its first waiter has not answered for %s: %s behind it.", humanize.Duration(dead), counted(len(l.Waiters)-1, "1 other waits", " others wait"))
 }
 
 // starving finds waiters that were overtaken many times.

@@ -331,9 +331,9 @@ func (l *Lock) AskedText(now time.Time) string {
 	if ago >= time.Minute {
 		when = humanize.Duration(ago)
 	}
-	text := "asked for by another client " + when + " ago"
+	text := "another client read or asked for it " + when + " ago"
 	if l.AskedPercent > 0 {
-		text += fmt.Sprintf(", in %d %% of the held time", l.AskedPercent)
+		text += fmt.Sprintf(", and did so in %d %% of the held time", l.AskedPercent)
 	}
 	return text
 }

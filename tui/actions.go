@@ -149,7 +149,7 @@ func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspa
 func (s *state) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	switch {
 	case act == keyspace.Expire && !l.Endless():
-		return "it has a deadline already"
+		return "it has a TTL already; e extends it"
 	case act == keyspace.Extend && l.Endless():
 		return "it has no deadline; d sets one"
 	}

@@ -218,17 +218,17 @@ func TestActions(t *testing.T) {
 			d.press("d").want("even while its holder (cron-2) still works").press("y").want("set a deadline of 30 s for job:nightly")
 			b.want(d.t, "expire job:nightly")
 			d.press("x", "e").want("it has no deadline; d sets one")
-			d.press("esc", "j", "x", "d").want("it has a deadline already")
+			d.press("esc", "j", "x", "d").want("it has a TTL already; e extends it")
 		},
 		"tagged locks are acted on one by one": func(d *driver, b *fakeExecutor) {
 			d.press("t", "t", "x").want("act on 2 tagged locks").press("r", "y")
 			b.want(d.t, "release job:nightly", "release lock:orders:4711")
 		},
 		"an action applies to the tagged locks that allow it": func(d *driver, b *fakeExecutor) {
-			d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
+			d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a TTL already; e extends it")
 			d.press("d").want("set a deadline for job:nightly?").press("y")
 			b.want(d.t, "expire job:nightly")
-			d.want("1 tagged").press("home", "x").want("act on lock:orders:4711, which is tagged").press("d").want("it has a deadline already")
+			d.want("1 tagged").press("home", "x").want("act on lock:orders:4711, which is tagged").press("d").want("it has a TTL already; e extends it")
 		},
 		"a deadline is chosen": func(d *driver, b *fakeExecutor) {
 			d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")

@@ -124,7 +124,7 @@ func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
 	found, hint := of.matched[h.ID].clients, of.matched[h.ID].hint
 	switch watched := !c.watch.began.IsZero() && c.watch.holder.ID == h.ID; {
 	case watched && c.watch.stop != nil:
-		return s.sentence(process, "watching the lock for its client, "+humanize.Duration(s.now.Sub(c.watch.began))+" of "+humanize.Setting(watchFor))
+		return s.sentence(process, "looking for its client: "+humanize.Duration(s.now.Sub(c.watch.began))+" of "+humanize.Setting(watchFor))
 	case watched && c.watch.err != nil:
 		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
 	case watched && c.watch.found.Named && closed != "":

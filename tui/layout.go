@@ -53,7 +53,7 @@ func (a *app) lines(s *state) []string {
 	lines := make([]string, 0, s.screen.h)
 	if f.header {
 		l := widget.NewLine(s.screen.w) // the page tabs, the server, the status and the write mode
-		left, right := a.headerParts(s, a.tabs(s))
+		left, right := a.header(s)
 		layoutLine(l, s.screen.glyphs, left, right)
 		lines = append(lines, l.String())
 	}
@@ -77,18 +77,51 @@ func (s *state) body(p page, h int) []string {
 	return filled(lines, s.screen.w, h)[:h]
 }
 
-// headerParts returns the segments of the first line, with some tabs.
-func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
+// header returns the segments of the first line: the program, a tab for each numbered page, the server, its status and
+// the write mode. If these leave no room for the titles of all pages, the program and the numbers of the pages are
+// dropped, or else the names of the closed pages.
+func (a *app) header(s *state) (left, right []segment) {
+	const needed = 3 // the priorities of server, status and mode
 	t := s.screen.theme
-	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
-	left = append(left, segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2, flex: 14})
-	return left, []segment{
+	right = []segment{
 		{style: t.dim, text: widget.Plain(strings.ToLower(s.current().snap.Server.Software())), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
 		a.modeBadge(),
 	}
+	server := segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2}
+	for cut := range 3 {
+		left = []segment{{style: t.chip, text: []string{" locktop ", "", " locktop "}[cut]}}
+		for i := range a.numbered() {
+			title, st := pageSet(1<<i).title(), t.tab
+			number, name, _ := strings.Cut(title, " ")
+			closed := i != a.open && (a.place() != onLock || i != a.from)
+			if closed {
+				st = t.dim
+			}
+			switch {
+			case cut == 1:
+				title = name
+			case cut == 2 && closed:
+				title = number
+			}
+			left = append(left, segment{style: st, text: title, priority: 1, tight: true})
+		}
+		server.flex = max(14, min(widget.Width(server.text), maxServer))
+		if cut > 0 {
+			server.flex = 14
+		}
+		left = append(left, server)
+		if needs(left, needed)+needs(right, needed) <= s.screen.w-1+segmentGap {
+			break
+		}
+	}
+	left[len(left)-1].flex = 14
+	return left, right
 }
+
+// maxServer is the width from which the server may be cut for the titles of the pages.
+const maxServer = 24
 
 // modeBadge says which changes the keys can make on the server.
 func (a *app) modeBadge() segment {
@@ -106,36 +139,6 @@ func (a *app) modeBadge() segment {
 	default:
 		return segment{style: a.screen.theme.warn, text: "WRITE", priority: 3}
 	}
-}
-
-// tabs returns the names of the numbered pages. If they leave no room for the server, its status and the write mode,
-// the names of the closed pages are numbers.
-func (a *app) tabs(s *state) []segment {
-	named := a.tabNames(s, func(title string) string { return title })
-	const needed = 3 // the priorities of server, status and mode
-	left, right := a.headerParts(s, named)
-	server := &left[len(left)-1]
-	server.flex = max(server.flex, min(widget.Width(server.text), maxServer))
-	if needs(left, needed)+needs(right, needed) <= s.screen.w-1+segmentGap {
-		return named
-	}
-	return a.tabNames(s, func(title string) string { return title[:1] })
-}
-
-// maxServer is the width from which the server may be cut for the names of the pages.
-const maxServer = 24
-
-// tabNames returns the numbered pages. closed returns the text of a closed page.
-func (a *app) tabNames(s *state, closed func(title string) string) []segment {
-	var tabs []segment
-	for i := range a.numbered() {
-		title, st := pageSet(1<<i).title(), s.screen.theme.tab
-		if i != a.open && (a.place() != onLock || i != a.from) {
-			title, st = closed(title), s.screen.theme.dim
-		}
-		tabs = append(tabs, segment{style: st, text: title, priority: 1, tight: true})
-	}
-	return tabs
 }
 
 // address returns the connected server, or a placeholder in privacy mode.

@@ -105,7 +105,7 @@ func (v lockView) treeLines(c *keyspace.Chain, w int) (lines []string) {
 func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 	s := v.state
 	if len(c.Paths) == 0 {
-		text := "nothing that locktop sees"
+		text := "no other lock, as far as locktop sees"
 		if c.Waiters > 0 {
 			text += ": it is the root of the chain"
 		}

@@ -229,7 +229,7 @@ func (p *locksPage) emptyText(s *state) []string {
 	case !s.current().snap.Scanned():
 		return []string{"", "no locks so far; still scanning"}
 	case !s.current().snap.Complete:
-		return []string{"", "no locks are seen; there may be some: page 4 says why"}
+		return []string{"", "no locks are seen; there may be some: page Nodes says why"}
 	default:
 		keys := humanize.Plural(s.current().snap.Cost.Keys, "key")
 		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}

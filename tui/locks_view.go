@@ -10,12 +10,17 @@ import (
 	"locktop/tui/widget"
 )
 
-// previewLines returns the height of the preview in lines.
-func (s *state) previewLines() int {
+// previewHeight returns the height of the preview, of h lines: it takes those that the rows leave free.
+func (p *locksPage) previewHeight(s *state, h int) int {
+	least := 8
 	if s.screen.h < 28 {
-		return 7
+		least = 7
 	}
-	return 8
+	free := h - len(p.rows)
+	if free <= least {
+		return least
+	}
+	return max(least, min(free, len(p.preview(s, s.screen.w, free))))
 }
 
 // height returns the number of visible rows.
@@ -27,7 +32,7 @@ func (p *locksPage) rowsIn(s *state, h int) int {
 	}
 	h-- // the titles
 	if p.previews(s) && !p.beside(s) {
-		h -= s.previewLines()
+		h -= p.previewHeight(s, h)
 	}
 	return max(0, h)
 }
@@ -80,7 +85,7 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	}
 	lines := p.table(s, w, p.rowsIn(s, h))
 	if p.previews(s) {
-		lines = append(lines, p.preview(s, w)...)
+		lines = append(lines, p.preview(s, w, h-len(lines))...)
 	}
 	return lines
 }
@@ -158,8 +163,8 @@ func (v lockView) compact(w int, name string, selected bool) string {
 	return l.Put(ttl.Style, ttl.Text).String()
 }
 
-// preview draws the selected lock in a few lines.
-func (p *locksPage) preview(s *state, w int) []string {
+// preview draws the selected lock in at most n lines: first its holders, and what to do about its findings.
+func (p *locksPage) preview(s *state, w, n int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return []string{s.ruleOf(w, "", "")}
 	}
@@ -170,15 +175,21 @@ func (p *locksPage) preview(s *state, w int) []string {
 	if p.gone {
 		lines = append(lines, page.ended(s, w))
 	}
-	lines = append(lines, v.holders(w, 3, 1)...)
-	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
-	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.details()))
-	for _, f := range findingsOn(v.ID(), s.current().findings) {
-		glyph, style := s.look(f.Severity)
-		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
-		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 2)...)
+	found := findingsOn(v.ID(), s.current().findings)
+	most, long := 3, 3
+	if len(found) > 0 && s.frame().body-len(p.rows) < 14 { // room for all that the first finding says to do
+		most, long = 1, 1
 	}
-	return lines[:min(len(lines), s.previewLines())]
+	lines = append(lines, v.holders(w, most, 1)...)
+	more := []string{s.item(w, "waiting", s.screen.theme.text, v.waiters()), s.item(w, "so far", s.screen.theme.text, v.details())}
+	for _, f := range found {
+		glyph, style := s.look(f.Severity)
+		lines = append(lines, s.items(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text), long)...)
+		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 4)...)
+		lines, more = append(lines, more...), nil
+	}
+	lines = append(lines, more...)
+	return lines[:min(len(lines), n)]
 }
 
 // holders draws the first most holders, each in at most lines lines.
@@ -282,7 +293,10 @@ func (v lockView) requests() string {
 // details describes the permits, the renewals, the fence and the location of the lock.
 func (v lockView) details() string {
 	s := v.state
-	renewed := "renewed: not since locktop started"
+	renewed := ""
+	if since := s.watched(); !since.IsZero() {
+		renewed = "not renewed since " + since.Local().Format(time.TimeOnly)
+	}
 	if v.Renewals > 0 {
 		renewed = fmt.Sprintf("renewed %s%s, last %s ago", humanize.Count(v.Renewals), s.screen.glyphs.Times, humanize.Duration(v.now.Sub(v.Renewed)))
 	}

@@ -75,12 +75,15 @@ func (a *app) clickFooter(x int) tea.Cmd {
 
 // clickTab opens the page whose tab is at column x of the first line.
 func (a *app) clickTab(x int) {
-	at := widget.Width(" locktop ") + segmentGap
-	for i, tab := range a.tabs(&a.state) {
-		if x >= at && x < at+widget.Width(tab.text) {
-			a.goToPage(i)
+	left, _ := a.header(&a.state)
+	at := 0
+	for i, tab := range left[:1+a.numbered()] {
+		if i > 0 && x >= at && x < at+widget.Width(tab.text) {
+			a.goToPage(i - 1)
 			return
 		}
-		at += widget.Width(tab.text) + tab.gap()
+		if tab.text != "" {
+			at += widget.Width(tab.text) + tab.gap()
+		}
 	}
 }

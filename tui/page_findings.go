@@ -62,7 +62,7 @@ func (p *findingsPage) open(s *state) {
 	case len(p.rows) > 0 && p.rows[p.row].many > 0:
 		p.unfold(s, p.rows[p.row].ID)
 	case len(p.rows) > 0 && p.rows[p.row].Lock == (keyspace.ID{}):
-		s.reject("this is about a server; 4 shows them")
+		s.reject(s.keymap.named("this is about a server; {nodes} shows them"))
 	default:
 		s.reject("no finding to open the lock of")
 	}

@@ -215,7 +215,7 @@ func (v lockView) queue(w int) []string {
 		}
 		style := s.screen.theme.warn
 		if dead := waiter.DeadFor(v.now); dead > 0 {
-			since, style = "dead for "+humanize.Duration(dead), s.screen.theme.bad
+			since, style = "has not answered for "+humanize.Duration(dead), s.screen.theme.bad
 		}
 		named := waiterAsHolder(*waiter)
 		process, _ := s.process(v.Lock, &named)

@@ -153,13 +153,13 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 		lists(1)
 		for _, size := range [][2]int{{80, 24}, {140, 40}} {
 			d.size(size[0], size[1]).want("svc-c:1 · 10.0.3.17:51622, lettuce", `\x1b[2J`, "connected for 3 h", "idle 2.0 s after evalsha", "clients listed",
-				"blocks    3 clients, 1 directly, the longest for 1 m 5", "waits for nothing that locktop sees: it is the root of the chain",
+				"blocks    3 clients, 1 directly, the longest for 1 m 5", "waits for no other lock, as far as locktop sees: it is the root of the chain",
 				"W find the client", "x r release it", "svc-c:1 · 10.0.3.17:51622 · held", "1  svc-d:1 · for 1 m 5").wantNot("another")
 		}
 		d.wait(5 * time.Second)
 		lists(2)
 		f.clients = append(f.clients[1:], keyspace.Client{ID: 9, Addr: "10.0.3.19:77", Name: "svc-d:1"})
-		d.wait(5*time.Second).want("1  svc-d:1 · 10.0.3.19:77 · for 2 m")
+		d.wait(5 * time.Second).want("1  svc-d:1 · 10.0.3.19:77 · for 2 m")
 		f.clients = f.clients[:1]
 		d.wait(5*time.Second).want("its connection 10.0.3.17:51622, lettuce", "closed between ").wantNot("Redis shows no connection")
 		lists(4)
@@ -191,7 +191,7 @@ func TestAWatchFindsTheClientOfTheHolder(t *testing.T) {
 	}, func(d *driver) {
 		f := d.app.config.Finder.(*fakeFinder)
 		d.press("/").enter("chain:1").press("enter", "enter").wait(tickInterval)
-		d.press("W").wait(5*time.Second).want("watching the lock for its client, 5.", "of 30 s").press("W").want("watched already")
+		d.press("W").wait(5*time.Second).want("looking for its client: 5.", "of 30 s").press("W").want("watched already")
 		f.found <- keyspace.Suspicion{Client: keyspace.Client{ID: 3, Addr: "10.1.1.1:99", Command: "set"}, Changes: 3, Hits: 3, Left: 1, Named: true}
 		d.settle().want("probably 10.1.1.1:99", "just when the lock changed, 3 of 3")
 		f.clients = nil

@@ -385,7 +385,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	parts = append(parts, s.findings(model)...)
 	parts = append(parts, segment{style: t.dim, text: some(len(model.snoozed), "snoozed"), priority: 4})
 	if len(model.snap.Problems) > 0 {
-		parts = append(parts, segment{style: t.warn, text: "not all is seen (4)", priority: 1})
+		parts = append(parts, segment{style: t.warn, text: "not all is seen: see Nodes", priority: 1})
 	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s),
@@ -411,9 +411,9 @@ func (p *locksPage) mostText(s *state) string {
 	}
 	when := ""
 	if !p.waiting.blocks {
-		when = "last minute "
+		when = "last minute: "
 	}
-	return fmt.Sprintf("%smost blocked: %s by %s (%.0f%%)", when, s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
+	return fmt.Sprintf("%smost waiting for %s, because of %s (%.0f%%)", when, s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
 // some returns a number with a word; "" for 0.

@@ -128,7 +128,10 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 
 // blockedSentence says how much clients waited, and whose holds are to blame.
 func (s *state) blockedSentence(c *contention.Class) string {
-	text := s.blockedText(c) + ", the clients that wait on average; at most " + s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
+	text := fmt.Sprintf("on average %.2f clients wait, at most %s", c.Blocked, humanize.Count(c.MostWaiting))
+	if c.Source == contention.Asked {
+		text = fmt.Sprintf("on average %.2f clients wait, at least", c.Blocked)
+	}
 	if c.Worst == "" {
 		return text
 	}

@@ -42,11 +42,11 @@ func TestLocksAreShownByClass(t *testing.T) {
 		check.True(t, strings.HasPrefix(row, want), "the row of the class is %q, want %q", row, want)
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
 		v.locks, v.locks[2].Waiters = v.locks[:3], nil
-		d.wait(30*time.Second).want("last minute most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
+		d.wait(30*time.Second).want("last minute: most waiting for orders:1, because of pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
 		v.locks[2].Waiters = []keyspace.Waiter{{ID: "ship-4"}} // it blocks a client now
-		d.wait(5 * time.Second).want("most blocked: orders:2 by pay-2").wantNot("last minute most")
+		d.wait(5 * time.Second).want("most waiting for orders:2, because of pay-2").wantNot("last minute: most")
 		v.locks[2].Waiters = nil
-		d.wait(70*time.Second).want("── orders:2 ──").wantNot("most blocked", "s/s")
+		d.wait(70*time.Second).want("── orders:2 ──").wantNot("most waiting", "s/s")
 	})
 }
 

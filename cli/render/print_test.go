@@ -74,7 +74,7 @@ func TestAnotherClientThatAsksIsAWaiterAtLeast(t *testing.T) {
 	check.True(t, strings.Fields(table[2])[5] == "≥1", "got %q", table[2])
 	check.True(t, strings.Fields(table[3])[6] == "0", "got %q", table[3]) // its format shows waiters
 	got := printed(t, Plain, p)
-	check.True(t, strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time"), "got %s", got)
+	check.True(t, strings.Contains(got, "another client read or asked for it 1 s ago, and did so in 84 % of the held time"), "got %s", got)
 	j := LockOf(*job, noon, nil)
 	check.True(t, *j.AskedAgoMS == 1200 && j.AskedShare == 0.84 && *j.WaiterCount == 1 && j.WaitersAtLeast && j.Waiters == nil, "got %+v", j)
 	got = encoded(t, LockOf(*p.Locks[0], noon, nil))
