@@ -335,6 +335,7 @@ type writeFlags struct {
 	write      bool
 	production bool
 	auditLog   string // see openAudit
+	readOnly   string // name of a context that permits no action
 }
 
 func (r *writeFlags) flags() *pflag.FlagSet {
@@ -345,10 +346,13 @@ func (r *writeFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// check returns an error for --write with all databases, where one name may stand
-// for several keys.
+// check returns an error for --write with a read-only context, and with all databases, where one
+// name may stand for several keys.
 func (r *writeFlags) check(c *connect.Flags) error {
-	if r.write && c.AllDatabases() {
+	switch {
+	case r.write && r.readOnly != "":
+		return usageErrorf("", "the context %s is read-only: --write is refused", r.readOnly)
+	case r.write && c.AllDatabases():
 		return usageErrorf("choose one with -n", "--write acts on the locks of one database")
 	}
 	return nil

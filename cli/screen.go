@@ -113,12 +113,9 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	g := &connector{connection: c, selection: *s, writeFlags: may, target: t}
 	defer g.close()
 	if may.write {
-		log, err := openAudit(may.auditLog)
-		if err != nil {
+		if _, err := g.allowWrite(ctx, true); err != nil {
 			return err
 		}
-		defer log.close()
-		g.log = log
 	}
 	w := g.config(ctx, t)
 	own.connection = c
@@ -203,6 +200,26 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 	return g.config(ctx, t), nil
 }
 
+// allowWrite implements [tui.Writer].
+func (g *connector) allowWrite(_ context.Context, on bool) (tui.Executor, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.writeFlags.write = on; !on {
+		return nil, nil
+	}
+	err := g.writeFlags.check(g.connection)
+	if err == nil && g.connection.PrefersReplicas() {
+		err = errors.New("with --prefer-replica the screen reads replicas, and actions change masters")
+	}
+	if err == nil && g.log == nil {
+		g.log, err = openAudit(g.writeFlags.auditLog)
+	}
+	if g.writeFlags.write = err == nil; err != nil {
+		return nil, err
+	}
+	return executorOf(g.target, g.log, &g.selection), nil
+}
+
 // replace replaces the target and closes the previous one.
 func (g *connector) replace(t *connect.Target) {
 	if g.target != nil {
@@ -220,7 +237,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 		Source: s.selected(s.watchOf(t, options)), Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
-		Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
+		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
 	}
 	if g.writeFlags.write {
 		w.Executor = executorOf(t, g.log, &s)
@@ -233,6 +250,9 @@ func (g *connector) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.replace(nil)
+	if g.log != nil {
+		_ = g.log.close()
+	}
 }
 
 // clipboard is the clipboard of the user's terminal, also over SSH. It receives

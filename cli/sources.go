@@ -89,8 +89,8 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 	if may == nil {
 		return nil
 	}
-	if may.write && of.ReadOnly {
-		return usageErrorf("", "the context %s is read-only: --write is refused", of.Name)
+	if of.ReadOnly {
+		may.readOnly = of.Name
 	}
 	may.production = may.production || of.Production
 	may.auditLog = cmp.Or(may.auditLog, of.AuditLog)
@@ -257,7 +257,7 @@ func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock, known []int
 	if len(l.Holders) > 0 {
 		h = l.Holders[0]
 	}
-	if err, refused := f.refused.Load(whereHeld(l, h)); refused {
+	if err, refused := f.refused.Load(l.HeldOn(h)); refused {
 		return nil, false, err.(error)
 	}
 	scanner, err := f.scanner(ctx, l, h)
@@ -266,7 +266,7 @@ func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock, known []int
 	}
 	list, all, err = scanner.Clients(ctx, known)
 	if errors.Is(err, inspect.ErrMayNotList) || errors.Is(err, inspect.ErrNoClientList) {
-		f.refused.Store(whereHeld(l, h), err)
+		f.refused.Store(l.HeldOn(h), err)
 	}
 	return withoutOwn(list), all, err
 }
@@ -287,7 +287,7 @@ func (f *clientFinder) scanner(ctx context.Context, l keyspace.Lock, h keyspace.
 	if err != nil {
 		return nil, err
 	}
-	o := f.options(whereHeld(l, h), l.DB)
+	o := f.options(l.HeldOn(h), l.DB)
 	o.Match, o.MinConfidence = nil, keyspace.Possible
 	return inspect.NewScanner(rdb, o), nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,10 +159,10 @@ func chooseHolder(l keyspace.Lock, token string) (keyspace.Holder, error) {
 // the key.
 func clientOfHolder(ctx context.Context, t *connect.Target, l keyspace.Lock, h keyspace.Holder) (inspect.Client, error) {
 	if t.Cluster == nil {
-		if rdb := t.ClientOf(whereHeld(l, h), l.DB); rdb != nil {
+		if rdb := t.ClientOf(l.HeldOn(h), l.DB); rdb != nil {
 			return rdb, nil
 		}
-		return nil, fmt.Errorf("%s, which has the lock, cannot be reached", whereHeld(l, h))
+		return nil, fmt.Errorf("%s, which has the lock, cannot be reached", l.HeldOn(h))
 	}
 	for addr := range t.Clients(ctx) {
 		rdb := t.ClientOf(addr, l.DB)
@@ -179,14 +178,6 @@ func clientOfHolder(ctx context.Context, t *connect.Target, l keyspace.Lock, h k
 		}
 	}
 	return nil, fmt.Errorf("the node that has %q cannot be reached", l.Key)
-}
-
-// whereHeld returns a server on which a holder has the lock.
-func whereHeld(l keyspace.Lock, h keyspace.Holder) string {
-	if i := slices.IndexFunc(l.Votes, func(v keyspace.Vote) bool { return v.Token == h.ID }); i >= 0 {
-		return l.Votes[i].Node
-	}
-	return l.Node
 }
 
 // maxSearch is the limit of a search for the other locks of a client.
@@ -302,23 +293,6 @@ func cannotIdentify(err error) error {
 	return &exitError{code: exitFailure, err: fmt.Errorf("the process cannot be found: %w", err), hint: "--monitor proves which client it is"}
 }
 
-// nextCommands returns the commands that show the process at an address.
-func nextCommands(c keyspace.Client) []string {
-	host, port, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		return nil // a unix socket
-	}
-	ip := net.ParseIP(host)
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil || ip == nil {
-		return nil
-	}
-	all := []string{fmt.Sprintf("ss -tnpH 'sport = :%s'", port)}
-	if !ip.IsLoopback() {
-		all = append(all, "kubectl get pods -A -o wide --field-selector status.podIP="+ip.String())
-	}
-	return all
-}
-
 // next returns the commands to paste.
 func (id *identity) next() []string {
 	var all []string
@@ -328,7 +302,7 @@ func (id *identity) next() []string {
 		}
 	}
 	for _, c := range id.clients[:min(len(id.clients), clientsListed)] {
-		all = append(all, nextCommands(c)...)
+		all = append(all, c.ProcessCommands()...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -377,7 +351,7 @@ func writeIdentity(w io.Writer, id identity) error {
 	for i, command := range id.next() {
 		line(first(i, "next"), command)
 	}
-	if slices.ContainsFunc(id.clients, func(c keyspace.Client) bool { return nextCommands(c) != nil }) {
+	if slices.ContainsFunc(id.clients, func(c keyspace.Client) bool { return c.ProcessCommands() != nil }) {
 		line("", "(ss: on the machine with the address)")
 	}
 	return render.Written(w, out.String())
@@ -413,7 +387,7 @@ func identityOf(id identity) jsonIdentity {
 	if f, found := id.seen.Finding(id.lock.ID()); found {
 		j.Finding = new(render.FindingOf(f))
 	}
-	j.Node = render.Text(whereHeld(id.lock, id.holder))
+	j.Node = render.Text(id.lock.HeldOn(id.holder))
 	if id.process.Host != "" {
 		j.Process = &jsonProcess{id.process.Host, id.process.PID}
 	}

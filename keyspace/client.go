@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,27 @@ func parseClient(line string) (c Client, flags string) {
 func integer(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
+}
+
+// ProcessCommands returns the shell commands that show the process of the client: on its host, and in Kubernetes.
+func (c Client) ProcessCommands() []string {
+	at, err := netip.ParseAddrPort(c.Addr)
+	if err != nil {
+		return nil // a unix socket
+	}
+	all := []string{fmt.Sprintf("ss -tnpH 'sport = :%d'", at.Port())}
+	if !at.Addr().IsLoopback() {
+		all = append(all, "kubectl get pods -A -o wide --field-selector status.podIP="+at.Addr().String())
+	}
+	return all
+}
+
+// HeldOn returns the server on which a holder has the lock.
+func (l *Lock) HeldOn(h Holder) string {
+	if i := slices.IndexFunc(l.Votes, func(v Vote) bool { return v.Token == h.ID }); i >= 0 {
+		return l.Votes[i].Node
+	}
+	return l.Node
 }
 
 // Host returns the address of the client without its port.

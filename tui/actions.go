@@ -35,14 +35,26 @@ func (a *app) openActionMenu() {
 			a.reject(a.keymap.named("a recording cannot be changed; {copy} copies an exact command"))
 			return
 		}
-		a.reject(a.keymap.named("this screen only reads: --write lets it act, {copy} copies an exact command"))
-	case a.current().snap.Server.Role == "slave":
-		a.reject(fmt.Sprintf("this is a replica: start locktop on its master, %s, to act", widget.Plain(a.current().snap.Server.Master)))
+		how := "--write"
+		if a.config.Writer != nil {
+			how = ":write"
+		}
+		a.reject(a.keymap.named("this screen only reads: " + how + " lets it act, {copy} copies an exact command"))
+	case a.whyNotAct() != "":
+		a.reject(a.whyNotAct())
 	case a.paused != nil && a.paused.rewound:
 		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
 	default:
 		a.dialog = a.actionMenu(locks)
 	}
+}
+
+// whyNotAct returns why the server would refuse an action; "" if that is not known.
+func (a *app) whyNotAct() string {
+	if server := a.current().snap.Server; server.Role == "slave" {
+		return "this is a replica: start locktop on its master, " + widget.Plain(server.Master) + ", to act"
+	}
+	return a.cannotAct
 }
 
 // pendingAction is an action on locks, as the screen showed them when the user chose it.

@@ -22,6 +22,8 @@ type fakeExecutor struct {
 	record keyspace.AuditRecord
 	err    error
 	found  string
+
+	refused string
 }
 
 func (b *fakeExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
@@ -34,6 +36,8 @@ func (b *fakeExecutor) Act(_ context.Context, act keyspace.Action, l keyspace.Lo
 	}
 	return b.record, b.err
 }
+
+func (b *fakeExecutor) Refused(context.Context) string { return b.refused }
 
 func (b *fakeExecutor) Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (keyspace.Outcome, string, error) {
 	return keyspace.Gone, b.found, nil
@@ -229,6 +233,25 @@ func TestActions(t *testing.T) {
 			d.press("d").want("set a deadline for job:nightly?").press("y")
 			b.want(d.t, "expire job:nightly")
 			d.want("1 tagged").press("home", "x").want("act on lock:orders:4711, which is tagged").press("d").want("it has a TTL already; e extends it")
+		},
+		// The answer is n unless y is pressed. The way back needs no question.
+		":write lets the screen act, and only read": func(d *driver, b *fakeExecutor) {
+			d.app.config.Writer = func(_ context.Context, on bool) (Executor, error) {
+				if !on {
+					return nil, nil
+				}
+				return b, b.err
+			}
+			write := func(keys ...string) *driver { return d.press(":").enter("write").press("enter").press(keys...) }
+			write().want("this screen only reads", "READ-ONLY").press("x").want(":write lets it act")
+			write().want("may this screen act on the locks of").press("enter").want("READ-ONLY")
+			b.err = errors.New("the context prod is read-only")
+			write("y").want("the context prod is read-only", "READ-ONLY")
+			b.err, b.refused = nil, "the user me may not run EVAL"
+			write("y").want("this screen may act", "WRITE (cannot act)").press("x").want("the user me may not run EVAL").wantNot("release it")
+			write()
+			b.refused = ""
+			write("y").want(" WRITE ").press("x").want("release it")
 		},
 		"a deadline is chosen": func(d *driver, b *fakeExecutor) {
 			d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")

@@ -30,6 +30,7 @@ type app struct {
 	seekCount int // seeks of the player so far
 	seekSeen  int // seeks whose snapshot has arrived
 
+	cannotAct   string       // why the user may not act; "" if that is not known
 	acting      sync.RWMutex // read-locked during an action
 	interrupted bool         // by Ctrl-C
 	leave       bool         // leave the last frame on the terminal
@@ -71,12 +72,16 @@ func newApp(ctx context.Context, w Config) *app {
 // Init implements tea.Model.
 func (a *app) Init() tea.Cmd {
 	scene := slices.IndexFunc(a.run.scenes, func(s loadgen.Scenario) bool { return s.Name == a.config.Scene })
+	begin := tick()
+	if e := a.config.Executor; e != nil {
+		begin = tea.Batch(begin, allowWrite(a.ctx, func(context.Context, bool) (Executor, error) { return e, nil }, true))
+	}
 	if scene < 0 || a.run.load == nil {
-		return tick()
+		return begin
 	}
 	a.openIndex(onLoad)
 	a.home = a.open
-	return tea.Batch(tick(), a.run.startScene(scene))
+	return tea.Batch(begin, a.run.startScene(scene))
 }
 
 // Update implements tea.Model.

@@ -167,6 +167,18 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 	})
 }
 
+// allowWrite lets the screen act, or only read.
+func allowWrite(ctx context.Context, w Writer, on bool) tea.Cmd {
+	return guarded(func() tea.Msg {
+		e, err := w(ctx, on)
+		why := ""
+		if err == nil && e != nil {
+			why = e.Refused(ctx)
+		}
+		return answer(func(a *app) { a.onExecutor(e, why, err) })
+	})
+}
+
 // recheck reads a lock again after an action without an answer, as soon as its servers answer.
 func (a *app) recheck(b Executor, r acted) tea.Cmd {
 	return guarded(func() tea.Msg {

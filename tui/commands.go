@@ -35,6 +35,7 @@ func commandSpecs() []commandSpec {
 		{"filter", "TEXT", "show some of the locks, as / does", nil, false, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), true, (*app).setOrder},
 		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), true, (*app).setGroup},
+		{"write", "", "let x act on locks, after a question; again: only read", nil, false, (*app).switchWrite},
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, false, (*app).setDB},
 		{"match", "GLOB", "read other keys; * is all", nil, false, (*app).setMatch},
 		{"every", "DURATION", "refresh interval", []string{"250ms", "1s", "5s"}, false, (*app).setEvery},
@@ -199,6 +200,33 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	return a.perform(openLocks), nil
 }
 
+// switchWrite asks whether the screen may act, or makes it read-only again.
+func (a *app) switchWrite(string) (tea.Cmd, error) {
+	if a.config.Writer == nil {
+		return nil, errors.New("nothing can be changed here")
+	}
+	if a.config.Executor != nil {
+		return allowWrite(a.ctx, a.config.Writer, false), nil
+	}
+	stay := choice{key: "n", label: "only read", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }}
+	act := choice{key: "y", label: "act on locks", detail: "each action is asked for, and goes to the audit log",
+		pick: func(*state) (dialog, tea.Cmd) { return nil, allowWrite(a.ctx, a.config.Writer, true) }}
+	a.dialog = &menu{title: "may this screen act on the locks of " + a.address() + "?", choices: []choice{stay, act}}
+	return nil, nil
+}
+
+// onExecutor takes an executor, and why it cannot act.
+func (a *app) onExecutor(e Executor, why string, err error) {
+	if err != nil {
+		a.reject(shortError(err))
+		return
+	}
+	if a.config.Executor != e {
+		a.notify(map[bool]string{true: "this screen may act on locks", false: "this screen only reads"}[e != nil])
+	}
+	a.config.Executor, a.cannotAct = e, widget.Plain(why)
+}
+
 func (a *app) setGroup(name string) (tea.Cmd, error) {
 	a.locks().groupBy(name)
 	return a.perform(openLocks), nil
@@ -240,8 +268,7 @@ func (a *app) setEvery(text string) (tea.Cmd, error) {
 	if err != nil || d < tickInterval || d > time.Hour {
 		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(tickInterval))
 	}
-	a.refresher.every = d
-	a.notify("refresh every " + humanize.Setting(d))
+	a.setPace(d)
 	return nil, nil
 }
 

@@ -66,12 +66,14 @@ const defaultTTL = 30 * time.Second
 func (a *app) copyMenu(l keyspace.Lock) *menu {
 	m := &menu{title: "copy from " + a.redactKey(l.Key)}
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
-	token, none := "", "nobody holds it"
+	token, process, none, unknown := "", "", "nobody holds it", "nobody holds it"
 	if len(l.Holders) > 0 {
-		token, none = widget.Plain(l.Holders[0].ID), ""
+		token, none, process, unknown = widget.Plain(l.Holders[0].ID), "", a.processCommand(&l), ""
+		if process == "" {
+			unknown = a.keymap.named("its process is not known; {who} on its page may find it")
+		}
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	process, unknown := a.processCommand(&l)
 	m.choices = append(m.choices, a.copyOf("p", "process", process, unknown))
 	m.choices = append(m.choices, a.copyAction("r", "command that releases it", keyspace.ForceRelease, l))
 	if l.Endless() {

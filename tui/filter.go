@@ -40,7 +40,7 @@ func (f *filter) onKey(s *state, a action, p page) bool {
 	case a == search:
 		s.dialog = f.prompt(s, p)
 	case a == back && f.text == "":
-		s.next = leaveMsg{"nothing to leave: no pause, no filter"}
+		s.next = leaveMsg{"nothing to leave: no pause, no filter, no tags"}
 	case a == back:
 		*f = filter{last: f.text}
 		p.arrange(s)

@@ -103,7 +103,7 @@ func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
 
 // connection describes the client of a holder, as far as it is known.
 func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
-	c, of := &s.clients, s.clients.servers[serverOf(l, h.ID)]
+	c, of := &s.clients, s.clients.servers[l.HeldOn(*h)]
 	process := ""
 	if p, ok := h.Process(); ok {
 		p.Host = s.redactAddr(p.Host)
@@ -157,7 +157,7 @@ func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
 
 // closedOf says when the connection of a holder closed, as far as it was seen; "" = it was not.
 func (s *state) closedOf(l *keyspace.Lock, h *keyspace.Holder) string {
-	of := s.clients.servers[serverOf(l, h.ID)]
+	of := s.clients.servers[l.HeldOn(*h)]
 	was, ok := of.matched[h.ID].closed, of.matched[h.ID].closed.ID != 0
 	if w := s.clients.watch; w.found.Named && w.holder.ID == h.ID {
 		was, ok = of.closings.Of(h, w.found.Client.ID)

@@ -53,7 +53,11 @@ type Executor interface {
 	// Recheck reads a lock again after an action with the outcome Unanswered, until its servers answer
 	// or ctx ends. It returns what it has found, also as a sentence.
 	Recheck(context.Context, keyspace.AuditRecord, keyspace.Lock) (keyspace.Outcome, string, error)
+	Refused(context.Context) string // why no action is possible; "" = it is, or that is not known
 }
+
+// Writer switches whether the screen may act, and returns its Executor from then on.
+type Writer func(ctx context.Context, on bool) (Executor, error)
 
 // Connector connects to other locks of the same servers. With a nil Connector, the target
 // cannot be changed.

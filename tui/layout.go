@@ -134,6 +134,8 @@ func (a *app) modeBadge() segment {
 		return segment{style: a.screen.theme.warn, text: "READ-ONLY + LOAD", priority: 3}
 	case a.config.Executor == nil:
 		return segment{style: a.screen.theme.good, text: "READ-ONLY", priority: 3}
+	case a.whyNotAct() != "":
+		return segment{style: a.screen.theme.bad, text: "WRITE (cannot act)", priority: 3}
 	case a.config.Production:
 		return segment{style: a.screen.theme.alarm, text: " PRODUCTION ", priority: 1}
 	default:

@@ -16,7 +16,7 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 		return nil
 	}
 	note := ""
-	if of := s.clients.servers[serverOf(v.Lock, v.Holders[0].ID)]; s.findsClients() && !of.asked.IsZero() && of.err == nil {
+	if of := s.clients.servers[v.HeldOn(v.Holders[0])]; s.findsClients() && !of.asked.IsZero() && of.err == nil {
 		note = "clients listed " + humanize.Left(s.now.Sub(of.asked)) + " ago"
 	}
 	lines := []string{s.ruleOf(w, "is it stuck?", note)}

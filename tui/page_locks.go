@@ -73,9 +73,9 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	case tag:
 		p.tagIt(s)
 	case faster:
-		p.setPace(s, s.refresher.every/2)
+		s.setPace(s.refresher.every / 2)
 	case slower:
-		p.setPace(s, s.refresher.every*2)
+		s.setPace(s.refresher.every * 2)
 	case sortMenu:
 		s.dialog = p.sortMenu()
 	case invert:
@@ -83,10 +83,13 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 	case search:
 		p.openFilter(s)
-	case nextMatch, lastMatch:
-		p.filter.onKey(s, a, p)
-	case back:
-		p.clear(s)
+	case nextMatch, lastMatch, back:
+		if a == back && p.filter.text == "" && len(p.tags) > 0 {
+			clear(p.tags)
+			p.arrange(s)
+		} else {
+			p.filter.onKey(s, a, p)
+		}
 	case groupOwners:
 		next := slices.Index(groups(), p.group) + 1
 		p.groupBy(groups()[next%len(groups())])
@@ -142,16 +145,6 @@ func (p *locksPage) untag(model *viewModel) {
 	}
 }
 
-// setPace changes the refresh interval.
-func (p *locksPage) setPace(s *state, every time.Duration) {
-	if every < tickInterval || every > time.Minute {
-		s.reject("already at the limit: refresh every " + humanize.Setting(s.refresher.every))
-		return
-	}
-	s.refresher.every = every
-	s.notify("refresh every " + humanize.Setting(every))
-}
-
 // click selects a row or sorts by a column.
 func (p *locksPage) click(s *state, x, line int) (again bool) {
 	if !s.frame().compact {
@@ -167,20 +160,6 @@ func (p *locksPage) click(s *state, x, line int) (again bool) {
 		p.choose(s, row)
 	}
 	return again
-}
-
-// clear clears the filter, or else the tags.
-func (p *locksPage) clear(s *state) {
-	switch {
-	case p.filter.text != "":
-		p.filter = filter{last: p.filter.text}
-	case len(p.tags) > 0:
-		clear(p.tags)
-	default:
-		s.next = leaveMsg{"nothing to leave: no pause, no filter, no tags"}
-		return
-	}
-	p.arrange(s)
 }
 
 // openFilter opens the prompt for the filter.

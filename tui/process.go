@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -37,14 +36,6 @@ const (
 	matchEvery      = time.Second     // between two searches in the last list
 )
 
-// serverOf returns the server that has a hold.
-func serverOf(l *keyspace.Lock, token string) string {
-	if i := slices.IndexFunc(l.Votes, func(v keyspace.Vote) bool { return v.Token == token }); i >= 0 {
-		return l.Votes[i].Node
-	}
-	return l.Node
-}
-
 // inSight returns the holders and waiters that the open page may show; l is the selected lock.
 func (a *app) inSight(l *keyspace.Lock) (seen []keyspace.Holder) {
 	if p, ok := a.page().(*locksPage); ok {
@@ -57,6 +48,11 @@ func (a *app) inSight(l *keyspace.Lock) (seen []keyspace.Holder) {
 	seen = append(seen, l.Holders[:min(len(l.Holders), holdersListed)]...)
 	seen = append(seen, mapped(l.Waiters[:min(len(l.Waiters), waitersListed)], waiterAsHolder)...)
 	return seen
+}
+
+// of returns what the lists say of the connection of a holder.
+func (c *holderClients) of(l *keyspace.Lock, h *keyspace.Holder) connection {
+	return c.servers[l.HeldOn(*h)].matched[h.ID]
 }
 
 // waiterAsHolder returns a holder with the names of a waiter.
@@ -79,7 +75,7 @@ func (a *app) listClients() tea.Cmd {
 	if a.place() == onLock {
 		c.lock = l.ID().OnAnyNode()
 	}
-	server := serverOf(&l, l.Holders[0].ID)
+	server := l.HeldOn(l.Holders[0])
 	of, seen := c.servers[server], a.inSight(&l)
 	pause := clientsEvery
 	if of.err != nil {
@@ -130,7 +126,7 @@ func (c *serverClients) known() (ids []int64) {
 
 // process names the connection of a holder in short, or says when it closed; "" = it is not known.
 func (s *state) process(l *keyspace.Lock, h *keyspace.Holder) (text string, closed bool) {
-	m := s.clients.servers[serverOf(l, h.ID)].matched[h.ID]
+	m := s.clients.of(l, h)
 	switch {
 	case !h.DisconnectedAt.IsZero():
 		return "closed " + s.atLeast(true, humanize.Duration(s.clock().Sub(h.DisconnectedAt))) + " ago", true
@@ -163,27 +159,25 @@ func processCell(v lockView, _ int) widget.Cell {
 	return v.cell(text)
 }
 
-// processCommand returns a shell command that shows the process of the first holder on its host, or why there is none.
-func (s *state) processCommand(l *keyspace.Lock) (command, why string) {
-	if len(l.Holders) == 0 {
-		return "", "nobody holds it"
-	}
+// processCommand returns a shell command that shows the process of the first holder on its host; "" = it is not known.
+func (s *state) processCommand(l *keyspace.Lock) string {
 	h := &l.Holders[0]
-	addr := h.Addr
-	if m := s.clients.servers[serverOf(l, h.ID)].matched[h.ID]; len(m.clients) == 1 && !m.hint {
-		addr = m.clients[0].Addr
+	c := keyspace.Client{Addr: h.Addr}
+	if m := s.clients.of(l, h); len(m.clients) == 1 && !m.hint {
+		c = m.clients[0]
 	}
 	if w := s.clients.watch; w.found.Named && w.holder.ID == h.ID {
-		addr = w.found.Client.Addr
+		c = w.found.Client
 	}
 	p, said := h.Process()
-	switch at, err := netip.ParseAddrPort(addr); {
-	case err == nil && said:
-		return fmt.Sprintf(": 'on %s, process %s'; ss -tnpH 'sport = :%d'", at.Addr(), p, at.Port()), ""
-	case err == nil:
-		return fmt.Sprintf(": 'on %s'; ss -tnpH 'sport = :%d'", at.Addr(), at.Port()), ""
+	commands := c.ProcessCommands()
+	switch {
+	case len(commands) > 0 && said:
+		return fmt.Sprintf(": 'on %s, process %s'; %s", c.Host(), p, commands[0])
+	case len(commands) > 0:
+		return fmt.Sprintf(": 'on %s'; %s", c.Host(), commands[0])
 	case said && p.Sure:
-		return fmt.Sprintf(": 'on %s'; ps -o pid,lstart,args -p %d", p.Host, p.PID), ""
+		return fmt.Sprintf(": 'on %s'; ps -o pid,lstart,args -p %d", p.Host, p.PID)
 	}
-	return "", s.keymap.named("its process is not known; {who} on its page may find it")
+	return ""
 }

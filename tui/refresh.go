@@ -10,6 +10,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/humanize"
 	"locktop/tui/widget"
 )
 
@@ -60,6 +61,16 @@ func (k *refresher) checkTimeout(now time.Time) { k.silent = k.busy && now.Sub(k
 
 // stale reports whether the last snapshot is out of date.
 func (k *refresher) stale() bool { return k.failed || k.silent }
+
+// setPace changes the refresh interval.
+func (s *state) setPace(every time.Duration) {
+	if every < tickInterval || every > time.Hour {
+		s.reject("already at the limit: refresh every " + humanize.Setting(s.refresher.every))
+		return
+	}
+	s.refresher.every = every
+	s.notify("refresh every " + humanize.Setting(every))
+}
 
 // askRescan scans all keys again; on a production server after a question.
 func (a *app) askRescan() {

@@ -32,6 +32,7 @@ type Config struct {
 	Finder     Finder             // nil if the clients cannot be listed
 	Connector  Connector          // nil if the target is fixed
 	Executor   Executor           // nil makes the screen read-only
+	Writer     Writer             // nil if :write cannot change that
 	Production bool               // require the lock's name before an action, and ask before a rescan
 	Rescan     func()             // scans all keys again, without a limit; nil if that is impossible
 	Clipboard  Clipboard          // nil if there is none

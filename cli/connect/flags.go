@@ -143,6 +143,9 @@ func (c *Flags) AllDatabases() bool { return c.db.all }
 // Redlock reports whether the flags name the servers of a Redlock.
 func (c *Flags) Redlock() bool { return len(c.redlock) > 0 }
 
+// PrefersReplicas reports whether replicas are read.
+func (c *Flags) PrefersReplicas() bool { return c.preferReplica }
+
 // UseMasters makes the flags ignore --prefer-replica: what will be changed is read where it is changed.
 func (c *Flags) UseMasters() { c.preferReplica = false }
 

@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
@@ -83,5 +84,20 @@ func TestALabelThatMayBeTheTokenIsNoPartOfARecord(t *testing.T) {
 	for label, want := range map[string]string{"": "?", "web-1:4711": "?", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d": "?", "web-1": "web-1"} {
 		r, _ := refused(t, keyspace.Holder{ID: "web-1:4711", Label: label}, errors.New("broken pipe"))
 		check.Equal(t, strings.Join(r.Holders, " "), want+digest, "with the label "+label)
+	}
+}
+
+// ACL DRYRUN, which Redis has since 7.0, says so before an action. A user that may not ask may act, as far as is known.
+func TestAnExecutorKnowsThatItsUserMayNotAct(t *testing.T) {
+	t.Parallel()
+	addr := servertest.RedisForTest(t).Addr()
+	admin := connect(t, addr)
+	for rights, want := range map[string]bool{"+acl": true, "+acl +eval": false, "+get": false} {
+		check.NoError(t, servertest.SetUser(t.Context(), admin, "tester", append([]string{"on", ">pw", "-@all", "+hello"}, strings.Fields(rights)...)...))
+		rdb := server.NewClient(addr, server.ClientOptions{Username: "tester", Password: "pw"})
+		e := release.NewExecutor(always(map[string]inspect.Client{"a:1": rdb}), everyFormat, &memoryLog{})
+		asks := admin.Do(t.Context(), "acl", "dryrun", "default", "get", "a").Err() == nil
+		check.Equal(t, e.Refused(t.Context()), map[bool]string{true: "the user tester may not run EVAL on a:1"}[want && asks], rights)
+		check.NoError(t, rdb.Close())
 	}
 }

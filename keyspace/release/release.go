@@ -86,6 +86,21 @@ func (e *Executor) Act(ctx context.Context, what keyspace.Action, seen keyspace.
 	return outcome, err
 }
 
+// Refused returns why the Redis user may not act; "" = it may, or that is not known, as before Redis 7.0 and
+// without the right to ask.
+func (e *Executor) Refused(ctx context.Context) string {
+	for addr, rdb := range e.nodes(ctx) {
+		name, err := rdb.Do(ctx, "acl", "whoami").Text()
+		if err != nil {
+			continue
+		}
+		if said, err := rdb.Do(ctx, "acl", "dryrun", name, "eval", "return 1", 0).Text(); err == nil && said != "OK" {
+			return "the user " + name + " may not run EVAL on " + addr
+		}
+	}
+	return ""
+}
+
 // run runs the scripts on all servers at the same time and sums up the results. A server without an
 // answer counts as one that has the lock as it was.
 func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
