@@ -287,7 +287,6 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.known = w.locks.known // not changed during a step
 		p.worstFirst = !w.scan.complete
-		p.filter.idles = p.filter.idles && !w.scan.complete
 		before := w.server.info
 		p.server.HadReplicas = p.server.Role == "master" && p.server.Replicas == 0 && before.RunID == p.server.RunID && (before.Replicas > 0 || before.HadReplicas)
 		if !p.sized {
@@ -296,6 +295,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.possible.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
+		p.filter.idles = p.filter.idles && !w.scan.complete
 		p.pause = w.catchUp
 		if err := w.catchUp(ctx); err != nil {
 			return err
