@@ -118,7 +118,7 @@ var nameWords = usesOf(map[nameUse]string{
 	permits:   `semaphore semaphores sem permit permits`,
 	property: `state status battery level lang language locale firmware model color colour size length width height ms sec secs seconds
 		minutes duration wait latency timeout ttl mode percent percentage pct rate ratio avg p50 p95 p99 usage enabled
-		setting settings config url stats progress exists table`,
+		setting settings config url stats progress exists`,
 	setting: `config configs setting settings feature features flag flags preference preferences option options permission permissions`,
 	past:    `last checkpoint`,
 	noLock:  `unlock unlocks deadlock deadlocks padlock padlocks warlock gridlock sherlock hemlock headlock livelock livelocks interlock airlock`,

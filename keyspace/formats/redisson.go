@@ -13,7 +13,7 @@ import (
 // count. A fair lock has a queue while clients wait; a fenced lock has a counter.
 func redisson() keyspace.Format {
 	return keyspace.Format{
-		About: about("redisson", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonLock.java, RedissonFairLock.java, RedissonFencedLock.java",
+		About: about("redisson", "Redisson, and code that stores the same hash", "github.com/redisson/redisson@redisson-4.7.0: RedissonLock.java, RedissonFairLock.java, RedissonFencedLock.java",
 			"the hash has one field, a client's UUID and a thread, that holds a count"),
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 0)),
