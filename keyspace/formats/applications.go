@@ -23,6 +23,8 @@ func applications() []keyspace.Format {
 			"github.com/laravel/framework@4b65349007: src/Illuminate/Console/Scheduling/CacheEventMutex.php, src/Illuminate/Console/Scheduling/CacheSchedulingMutex.php",
 			"the name has framework/schedule- or framework/command-, and the value is true as PHP writes it"), // newer ones have an owner: see laravel
 			opaqueSample("a task that runs", "framework/schedule-"+sampleHex1+"9b1c2d3e", "b:1;", keyspace.Certain, 24*time.Hour))),
+		unchecked(flag("1").where(ends("horizon:metrics:snapshot"), about("horizon", "Laravel Horizon", "github.com/laravel/horizon@v5.29.1: src/Lock.php, src/Console/SnapshotCommand.php",
+			"the name ends in horizon:metrics:snapshot, and the value is 1"), opaqueSample("no snapshot until it ends", "laravel_horizon:metrics:snapshot", "1", keyspace.Certain, 270*time.Second))),
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("framework/crontab- hyperf/crontab-", about("hyperf-crontab", "Hyperf's crontab",
 			"github.com/hyperf/hyperf@0978f52f50: src/crontab/src/Mutex/RedisTaskMutex.php, src/crontab/src/Mutex/RedisServerMutex.php",
 			"the name has framework/crontab- or hyperf/crontab-"),

@@ -317,7 +317,7 @@ func TestLibrariesThatUnlockWithoutACheckAreKnown(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "huey", "huey-expire", "hyperf-crontab", "jetcache", "laravel-schedule", "moodle", "ninja-mutex",
+	check.DeepEqual(t, names, []string{"activejob-uniqueness", "arq", "celery-once", "celery-singleton", "django-cache", "gocraft-work", "horizon", "huey", "huey-expire", "hyperf-crontab", "jetcache", "laravel-schedule", "moodle", "ninja-mutex",
 		"node-idempotency", "node-resque", "redash", "redis-lock-npm", "redis-objects", "redis-promise-lock", "resque-lock-timeout", "resque-lonely-job", "resque-loner", "rq-maintenance", "rq-scheduler", "saq",
 		"seata", "simple-redis-lock", "spring-cache"}, "formats")
 	rdb := connect(t, servertest.RedisForTest(t).Addr())

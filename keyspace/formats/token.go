@@ -102,21 +102,18 @@ func denies(value string) bool {
 	return err == nil && !digits(value, 1, 19) && timeIn(value).IsZero()
 }
 
-// isDoubtful reports whether a value hardly names a holder: prose, a list, a link, an object without an owner and a time.
+// isDoubtful reports whether a value hardly names a holder: prose, a list, a link, an object without an owner and a time, one of PHP.
 func isDoubtful(value string) bool {
 	if strings.HasPrefix(value, "{") && len(value) != probeBytes {
 		fields, complete := objectFields(value)
 		r, owned := recordOf(fields)
 		return complete && !owned && !r.timed
 	}
-	if n := len(value); n > 4 && (value[0] == 'O' || value[0] == 'a') && value[1] == ':' && digit(value[2]) {
-		return true // an object or a list of PHP
-	}
 	if _, address, is := strings.Cut(value, "://"); is {
 		return strings.Contains(address, "/") // that of a process has no path
 	}
 	process := strings.ContainsAny(value, ":-/@_|=") && strings.ContainsAny(value, "0123456789") && !strings.Contains(value, "#")
-	return strings.ContainsAny(value, " ,;") && !process // or a time
+	return strings.ContainsAny(value, " ,;") && !process || serialised(value) && strings.HasSuffix(value, "}") // or a time
 }
 
 // maxCounterDigits is the maximum length of a number that is not a time in seconds.
