@@ -312,12 +312,20 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, client.Fair("{queue}:fair", o))
 	take(t, reentrant)
 	take(t, reentrant)
+	waits, stop := context.WithCancel(t.Context())
+	defer stop()
+	go client.As("fair-2").Fair("{queue}:fair", o).Lock(waits)
+	for rdb.Exists(waits, "{queue}:fair::waiters").Val() == 0 {
+		time.Sleep(time.Millisecond)
+	}
 
 	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
 		found[l.Key] = *l
 	}
+	queue := found["{queue}:fair"]
+	check.True(t, queue.Kind == keyspace.Fair && len(queue.Waiters) == 1 && strings.HasPrefix(queue.Waiters[0].ID, "fair-2~"), "the fair lock is read as %+v", queue)
 	for key, count := range map[string]int{"once": 1, "{queue}:fair": 1, "twice": 2} {
 		l := found[key]
 		if l.Confidence != keyspace.Certain || l.Depth() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {

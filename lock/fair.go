@@ -109,12 +109,17 @@ type queueing struct {
 	request *request
 }
 
-// wait implements [future]. It notes the place. If the queue was lost, all waiters of the
-// process ask again.
+// wait implements [future]. It notes the place, and who must claim the lock or has little time
+// left. If the queue was lost, all waiters of the process ask again.
 func (q *queueing) wait(ctx context.Context) (any, error) {
 	reply, err := q.call.wait(ctx)
 	if fields, _ := reply.([]any); len(fields) > 2 {
 		q.request.ticket, _ = fields[2].(int64)
+		holder, _ := fields[0].(string)
+		ttl, _ := fields[1].(int64)
+		if _, ours := tokenOwner(holder); ours && ttl <= claimTimeout.Milliseconds() {
+			q.request.queue.watchClaim(processOf(holder))
+		}
 		if len(fields) > 3 {
 			q.request.queue.wakeInOrder()
 		}

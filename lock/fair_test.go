@@ -161,7 +161,7 @@ func TestALockIsHandedOverThoughItsFirstWaiterHasStopped(t *testing.T) {
 		<-got
 		began := time.Now()
 		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 3*time.Second).Err())
-		r.ghosts(1, true)
+		r.ghosts(3, true)
 		got = r.waitFair(c, 1)
 		check.Between(r, (<-got).Sub(began), 3*time.Second, 4100*time.Millisecond, "succeeded after")
 	})
