@@ -150,6 +150,7 @@ func (c *client) round(stay context.Context, next iteration, a arrival) (outcome
 		return r.how, r.err
 	}
 	c.fleet.tell(entered, r)
+	c.climb(r)
 	c.work(r)
 	c.fleet.tell(done, r)
 	c.leave(r)
@@ -159,12 +160,39 @@ func (c *client) round(stay context.Context, next iteration, a arrival) (outcome
 	return r.how, r.err
 }
 
+// climb enters the lock again with the pauses of [Scenario.Apart], as often as an entry succeeds. The
+// client leaves as slowly.
+func (c *client) climb(r *round) {
+	s, l := c.fleet.scenario.Load(), r.lease
+	if s.Apart == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(l.Context())
+	defer context.AfterFunc(c.fleet.ctx, cancel)()
+	counted := func() {
+		c.fleet.events.note(Event{At: time.Now(), Kind: Counted, Key: r.names[0], Client: r.client + 1, Token: l.token, Shared: r.shared, Depth: 1 + len(l.inner)})
+	}
+	l.left = func() {
+		counted()
+		pause(c.fleet.ctx, s.Apart)
+	}
+	for range s.Depth - 1 {
+		pause(ctx, s.Apart)
+		inner, err := l.again(ctx)
+		if err != nil {
+			return // the release reports a lock that is lost
+		}
+		l.inner = append(l.inner, inner)
+		counted()
+	}
+}
+
 // leave leaves the further entries of the lock, which is the end of the time inside.
 func (c *client) leave(r *round) {
 	l := r.lease
 	r.kept = l.kept()
 	if len(l.inner) > 0 && r.how == acquired {
-		ctx, cancel := context.WithTimeout(l.Context(), releaseWithin)
+		ctx, cancel := context.WithTimeout(l.Context(), releaseWithin+time.Duration(len(l.inner))*c.fleet.scenario.Load().Apart)
 		defer cancel()
 		r.kept = (l.leave(ctx) == nil || l.kept()) && r.kept
 	}
@@ -194,7 +222,9 @@ func (c *client) free(r *round) {
 func (c *client) acquire(r *round) {
 	r.lease, r.err = c.session.lock(r.ctx, r.names, r.shared)
 	if r.err == nil {
-		r.err = r.lease.enter(r.ctx, c.fleet.scenario.Load())
+		if s := c.fleet.scenario.Load(); s.Apart == 0 {
+			r.err = r.lease.enter(r.ctx, s)
+		}
 	}
 	r.at = time.Now()
 	switch {

@@ -378,3 +378,31 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		}
 	})
 }
+
+// With enter-every, the count of a hold rises and falls in steps, each for that time, and the lease of a hold that
+// lasts longer than its TTL is renewed meanwhile.
+func TestTheCountOfAHoldRisesAndFallsInSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const apart = 400 * time.Millisecond
+		r := started(t, piped(t), Scenario{Clients: 1, Lock: Lock{Kind: Reentrant, TTL: time.Second}, Depth: 3, Apart: apart, Hold: Const(apart), Think: Const(time.Minute)})
+		time.Sleep(5*apart + apart/2)
+		m := summed(t, r)
+		var counts []int
+		var last time.Time
+		renewals := int64(0)
+		for _, e := range r.Events(0) {
+			switch e.Kind {
+			case Acquired:
+				last = e.At
+			case Counted:
+				check.True(t, e.At.Sub(last) == apart, "count %d after %s", e.Depth, e.At.Sub(last))
+				counts, last = append(counts, e.Depth), e.At
+			case Renewed:
+				renewals++
+			case Released:
+				check.DeepEqual(t, counts, []int{2, 3, 2, 1})
+			}
+		}
+		check.True(t, m.Released == 1 && renewals == m.Cost.Renewals && renewals > 0, "%d released, %d renewals of %d", m.Released, renewals, m.Cost.Renewals)
+	})
+}

@@ -20,6 +20,8 @@ type EventKind string
 const (
 	Arrived    EventKind = "arrive"  // a client arrives to acquire a key
 	Acquired   EventKind = "acquire" // it acquired the key, after Took
+	Counted    EventKind = "count"   // it entered or left its key again, with enter-every; Depth is the new count
+	Renewed    EventKind = "renew"   // its lease was renewed
 	TimedOut   EventKind = "timeout" // its patience ended, after Took
 	Refused    EventKind = "refused" // it used up its tries
 	Failed     EventKind = "error"   // an attempt or a release failed; Text is the error
@@ -48,6 +50,7 @@ type Event struct {
 	Token  string
 	Fence  int64
 	Shared bool // for reading
+	Depth  int  // how often the holder is inside; 0 = the event does not say it
 	Fault  FaultKind
 	Node   int // server that a fault affects, from 1; 0 = all
 	Took   time.Duration
@@ -166,6 +169,7 @@ type jsonEvent struct {
 	Token  string    `json:"token,omitempty"`
 	Fence  int64     `json:"fence,omitempty"`
 	Shared bool      `json:"shared,omitempty"`
+	Depth  int       `json:"depth,omitempty"`
 	Fault  FaultKind `json:"fault,omitempty"`
 	Took   float64   `json:"took_ms,omitempty"`
 	Text   string    `json:"text,omitempty"`
@@ -177,7 +181,7 @@ type jsonEvent struct {
 // MarshalJSON returns the event in the form of `locktop load --events`.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonEvent{
-		e.Seq, e.At.UTC(), e.Kind, e.Key, e.More, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, math.Round(float64(e.Took)/float64(time.Microsecond)) / 1000, e.Text,
+		e.Seq, e.At.UTC(), e.Kind, e.Key, e.More, e.Owner(), e.Token, e.Fence, e.Shared, e.Depth, e.Fault, math.Round(float64(e.Took)/float64(time.Microsecond)) / 1000, e.Text,
 		e.Deadline.UTC(), e.Told.UTC(),
 	})
 }

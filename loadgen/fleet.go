@@ -206,6 +206,9 @@ func (f *fleet) observe(e lock.Event) {
 			m.Cost.Renewals++
 			f.recorder.renewLate.add(e.Late)
 		})
+		if e.Key != "" { // a client process does not name it
+			f.events.note(Event{At: e.At, Kind: Renewed, Key: e.Key, Client: numberOf(e.Owner) + 1, Token: e.Token})
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ type lease struct {
 	fence int64
 	first time.Time // when the lease of the first of several entries began, zero if there is only one
 	inner []*lease  // the further entries of the client, which it leaves first
+	left  func()    // called after it has left one of them; nil: nobody asks
 
 	unlock  func(context.Context) error                // returns lock.ErrLost if the lease was over
 	again   func(context.Context) (*lease, error)      // enters the lock once more
@@ -86,6 +87,9 @@ func (l *lease) leave(ctx context.Context) error {
 		l.inner = l.inner[:len(l.inner)-1]
 		if err := last.unlock(ctx); err != nil {
 			return err
+		}
+		if l.left != nil {
+			l.left()
 		}
 	}
 	return nil

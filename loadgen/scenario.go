@@ -65,6 +65,7 @@ type Scenario struct {
 	Think    Dist          `yaml:"think" default:"exp:50ms"`      // time between two attempts in the closed model
 	Reads    float64       `yaml:"reads,share"`                   // share of readers, 0 to 1; for kinds with readers
 	Depth    int           `yaml:"depth,positive" default:"1"`    // how often a client enters a reentrant lock
+	Apart    time.Duration `yaml:"enter-every"`                   // pause before each further entry and after each further exit; 0: a client does not wait
 	Patience time.Duration `yaml:"patience"`                      // a client stops waiting after this time; 0 = never
 	Conns    int           `yaml:"conns,positive" default:"100"`  // maximum number of connections. With more clients than that, clients share connections and queue in memory, like goroutines of one process
 
@@ -200,6 +201,8 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("warmup must be 0 to %s and shorter than the duration, not %s", maxTime, s.Warmup)
 	case s.Patience < 0 || s.Patience > maxTime:
 		return fmt.Errorf("patience must be 0 to %s, not %s", maxTime, s.Patience)
+	case s.Apart < 0 || s.Apart > time.Minute:
+		return fmt.Errorf("enter-every must be 0 to 1m, not %s", s.Apart)
 	case !(s.Reads >= 0 && s.Reads <= 1):
 		return fmt.Errorf("reads must be 0%% to 100%%, not %g%%", 100*s.Reads)
 	case s.Reads > 0 && !s.Lock.Kind.shared():
