@@ -113,7 +113,7 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 	case metricsMsg:
 		a.run.measured(msg)
 		if a.run.byAgents() == nil { // agents send only a few of their events
-			a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock.Limit() > 1)
+			a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock, msg.scenario.Keys.Prefix+"1")
 		}
 		if !msg.metrics.Running {
 			a.timeline.exact.Halt(a.now)

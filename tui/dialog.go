@@ -25,8 +25,8 @@ type menu struct {
 	title   string
 	about   []string // sentences; panel wraps them
 	choices []choice
-	at      int    // index of the selected choice
-	closer  action // whose keys close the menu, besides Esc and q
+	at      int  // index of the selected choice
+	whole   bool // as many choices as possible are visible, instead of lines of the page
 }
 
 // choice is an entry of a menu.
@@ -46,9 +46,6 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		if c.key == name {
 			return m.run(s, c)
 		}
-	}
-	if m.closer != noAction && s.keymap.actionOf(name, anywhere) == m.closer {
-		return nil, nil
 	}
 	switch name {
 	case "esc", "q":
@@ -110,7 +107,10 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	}
 	about := m.aboutLines(s, s.screen.h-len(panel))
 	room := s.screen.h - len(panel) - len(about) - 3
-	first, end = m.visible(min(room, max(room-minPageLines, minChoices)))
+	if !m.whole {
+		room = min(room, max(room-minPageLines, minChoices))
+	}
+	first, end = m.visible(room)
 	if shown := end - first; shown < len(m.choices) {
 		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
 	}

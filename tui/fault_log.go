@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,10 @@ type faultLog struct {
 	holds     map[string]clientHold // current holds, see slot
 	faulted   map[int]activeFault   // active faults by client number
 	downNodes map[string]bool       // nodes that are down
+	readers   map[string]bool       // tokens of the holds for reading
+	reading   []string              // clients that have read since the last writer
+	writes    int                   // number of writers so far
+	calm      bool                  // the holds last long enough for a sentence each, also without a fault
 	unaware   map[string]bool       // tokens of holds that their clients do not know of
 }
 
@@ -40,6 +45,8 @@ type clientHold struct {
 	key      string
 	client   int
 	token    string
+	began    time.Time
+	counts   string // of a reentrant hold so far: 1, 2
 	fence    int64
 	overlaps int               // client whose hold had not ended, or 0
 	stopped  time.Time         // when the holder stopped without a release; zero while it works
@@ -61,7 +68,7 @@ const linesKept = 64
 func (a *faultLog) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock, quorum int) {
 	a.lock = lock
 	if newRun || a.holds == nil {
-		*a = faultLog{lock: lock, holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, unaware: map[string]bool{}}
+		*a = faultLog{lock: lock, holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, readers: map[string]bool{}, calm: a.calm, unaware: map[string]bool{}}
 	}
 	for i := range events {
 		a.onEvent(&events[i], quorum)
@@ -69,6 +76,9 @@ func (a *faultLog) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock,
 }
 
 func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
+	if a.calm {
+		a.onCalm(e)
+	}
 	switch e.Kind {
 	case loadgen.Acquired:
 		a.onAcquired(e)
@@ -87,6 +97,57 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 	default:
 		a.onViolation(e)
 	}
+}
+
+// onCalm tells of a lease that is renewed, of a count, and of readers and writers.
+func (a *faultLog) onCalm(e *loadgen.Event) {
+	h := a.holds[a.slot(e)]
+	mine := h.token == e.Token
+	switch {
+	case e.Kind == loadgen.Renewed && mine && e.At.Sub(h.began) > a.lock.TTL:
+		a.retell(e, e.Token, fmt.Sprintf("%s renews {key}: it has it for %s, with a lease of %s", e.Owner(), humanize.Duration(e.At.Sub(h.began)), humanize.Setting(a.lock.TTL)))
+	case e.Kind == loadgen.Counted && mine:
+		h.counts = cmp.Or(h.counts, "1") + ", " + strconv.Itoa(e.Depth)
+		a.holds[a.slot(e)] = h
+		a.retell(e, e.Token, fmt.Sprintf("%s is inside {key} %s times", e.Owner(), h.counts))
+	case e.Kind == loadgen.Released && mine && h.counts != "":
+		a.retell(e, e.Token, fmt.Sprintf("%s was inside {key} %s times; now it is free", e.Owner(), h.counts))
+	case a.lock.Kind != loadgen.RW || e.Key == "":
+	case e.Kind == loadgen.Arrived && !e.Shared && len(a.readers) > 0:
+		a.add(e, fmt.Sprintf("%s wants to write: readers that come now wait behind it", e.Owner()))
+	case e.Kind == loadgen.Acquired && !e.Shared:
+		a.add(e, e.Owner()+" writes, alone")
+		a.reading, a.writes = nil, a.writes+1
+	case e.Kind == loadgen.Acquired:
+		a.readers[e.Token] = true
+		if !slices.Contains(a.reading, e.Owner()) {
+			a.reading = append(a.reading, e.Owner())
+		}
+		a.retell(e, fmt.Sprint("readers ", a.writes), strings.Join(a.reading, ", ")+map[bool]string{true: " reads", false: " read together"}[len(a.reading) == 1])
+	case e.Shared:
+		delete(a.readers, e.Token)
+	}
+}
+
+// lost reports whether a client has died with a key that has no TTL.
+func (a *faultLog) lost() bool {
+	for _, h := range a.holds {
+		if h.where != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// retell replaces the sentence with an ID, or adds it.
+func (a *faultLog) retell(e *loadgen.Event, id, text string) {
+	text = strings.ReplaceAll(text, "{key}", e.Key)
+	i := slices.IndexFunc(a.lines, func(l logEntry) bool { return l.key == id })
+	if i < 0 {
+		a.add(e, text).key = id
+		return
+	}
+	a.lines[i].text = text
 }
 
 // onViolation adds the sentence about a violation. Each can happen many times per second.
@@ -128,9 +189,8 @@ func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 		l.text = strings.NewReplacer("{key}", e.Key, "{n}", fmt.Sprint(l.n), "{longest}", humanize.Duration(l.longest)).Replace(many)
 		return
 	}
-	a.add(e, strings.NewReplacer("{client}", e.Owner(), "{late}", late(e), "{key}", e.Key, "{fence}", fmt.Sprint(e.Fence),
+	l := a.add(e, strings.NewReplacer("{client}", e.Owner(), "{late}", late(e), "{key}", e.Key, "{fence}", fmt.Sprint(e.Fence),
 		"{took}", humanize.Duration(e.Took)).Replace(once))
-	l := &a.lines[len(a.lines)-1]
 	l.key, l.n, l.longest = e.Key, 1, e.Took
 }
 
@@ -149,7 +209,7 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 	if e.Shared {
 		return
 	}
-	a.holds[a.slot(e)] = clientHold{key: e.Key, client: e.Client, token: e.Token, fence: e.Fence, overlaps: before.client}
+	a.holds[a.slot(e)] = clientHold{key: e.Key, client: e.Client, token: e.Token, began: e.At, fence: e.Fence, overlaps: before.client}
 	if before.stopped.IsZero() || before.client == e.Client {
 		return
 	}
@@ -218,7 +278,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 			a.holds[slot] = h
 			text := fmt.Sprintf("%s %s while holding %s", e.Owner(), verb, key)
 			if e.Text == "" { // a lock with several commands or servers may still be renewed
-				text += "; its lease is no longer renewed"
+				text += " and does not renew its lease"
 			}
 			a.add(e, text)
 		}
@@ -303,30 +363,51 @@ func (a *faultLog) majority(quorum int) string {
 	return fmt.Sprintf("%d of %d nodes up (majority: %d): no lock can be acquired until %d respond", up, quorum, most, most)
 }
 
-func (a *faultLog) add(e *loadgen.Event, text string) {
-	a.lines = append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text})
-	if n := len(a.lines) - linesKept; n > linesKept {
-		a.lines = slices.Clone(a.lines[n:])
+// add adds a sentence in the order of time: violations are found later than they happen.
+func (a *faultLog) add(e *loadgen.Event, text string) *logEntry {
+	if n := len(a.lines) - 2*linesKept; n >= 0 {
+		a.lines = slices.Clone(a.lines[n+linesKept:])
 	}
+	at := len(a.lines)
+	for at > 0 && a.lines[at-1].at.After(e.At) {
+		at--
+	}
+	a.lines = slices.Insert(a.lines, at, logEntry{at: e.At, kind: e.Kind, text: text})
+	return &a.lines[at]
 }
 
-// faultLogBlock draws the newest sentences in at most h lines, newest first.
+// faultLogBlock draws the newest sentences in at most h lines, in the order of time.
 func (s *state) faultLogBlock(w, h int) []string {
 	if len(s.run.faultLog.lines) == 0 || h < 3 {
 		return nil
 	}
-	all := []string{s.ruleOf(w, "what happened", "newest first")}
-	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
+	var all []string
+	for i := len(s.run.faultLog.lines) - 1; i >= 0; i-- {
 		entry := &s.run.faultLog.lines[i]
 		glyph, st := s.look(entry.kind)
-		for n, text := range s.screen.glyphs.Wrap(s.redactLoad(entry.text), w-14, 3) {
+		text := entry.text
+		if s.run.scenario.Keys.N == 1 {
+			text = strings.ReplaceAll(text, s.run.scenario.Keys.Prefix+"1", "the lock")
+		}
+		when := entry.at.Local().Format("15:04:05")
+		if s.run.scene >= 0 { // as below its lanes
+			when = fmt.Sprintf("%5.1f s", max(0, entry.at.Sub(s.run.metrics.Began).Seconds()))
+		}
+		var lines []string
+		edge := len(when) + 4
+		for n, text := range s.screen.glyphs.Wrap(s.redactLoad(text), w-edge-1, 3) {
 			l := widget.NewLine(w).Pad(widget.Style{}, 1)
 			if n == 0 {
-				l.Put(s.screen.theme.dim, entry.at.Local().Format("15:04:05")).Pad(widget.Style{}, 1).Put(st, glyph)
+				l.Put(s.screen.theme.dim, when).Pad(widget.Style{}, 1).Put(st, glyph)
 			}
-			all = append(all, l.PadTo(widget.Style{}, 12).Put(st, text).String())
+			lines = append(lines, l.PadTo(widget.Style{}, edge).Put(st, text).String())
 		}
+		if len(all) > 0 && len(all)+len(lines) >= h {
+			break
+		}
+		all = append(lines, all...)
 	}
+	all = append([]string{s.ruleOf(w, "what happened", "newest last")}, all...)
 	return all[:min(h, len(all))]
 }
 

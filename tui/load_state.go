@@ -72,6 +72,7 @@ func (f *loadState) measured(msg metricsMsg) {
 	if !msg.metrics.Running {
 		f.endFaults(msg.metrics.Began.Add(msg.metrics.Elapsed))
 	}
+	f.faultLog.calm = msg.scenario.Hold.Typical() >= 100*time.Millisecond
 	f.faultLog.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock, len(f.quorum))
 }
 

@@ -33,7 +33,10 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
 		all = append(all, s.firstSentences(w, widget.Plain(s.run.scenario.Caption), max(2, body/8))...)
 	}
-	all = append(all, s.expectationLines(w)...)
+	if s.run.scenario.Watch != "" {
+		all = append(all, s.lookFor(w))
+	}
+	all = append(all, s.figureLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
 	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
 	if agents == 0 || body >= roomForAgents {
@@ -70,13 +73,9 @@ func (s *state) firstSentences(w int, text string, n int) []string {
 	return s.wrapped(w, 1, s.screen.theme.text, strings.TrimSuffix(first, ".")+".", n)
 }
 
-// expectationLines draws what to look for, and the metrics with expectations.
-func (s *state) expectationLines(w int) []string {
+// figureLines draws the metrics with expectations.
+func (s *state) figureLines(w int) []string {
 	var all []string
-	if s.run.scenario.Watch != "" {
-		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.key, "look for: ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-12))
-		all = append(all, l.String())
-	}
 	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for _, f := range s.expectations() {
 		if l.Rest() < widget.Width(f.text)+4 {
@@ -149,7 +148,10 @@ func (s *state) keyLines(w, n int) []string {
 	var all []string
 	for i := range min(n, s.run.scenario.Keys.N) {
 		key := fmt.Sprintf("%s%d", s.run.scenario.Keys.Prefix, i+1)
-		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, s.redactKey(key)+" ")
+		l := widget.NewLine(w).Pad(widget.Style{}, 1)
+		if s.run.scene < 0 || s.run.scenario.Keys.N > 1 { // else the lanes name it
+			l.Put(s.screen.theme.dim, s.redactKey(key)+" ")
+		}
 		s.keyLine(l, key)
 		all = append(all, l.String())
 	}
@@ -162,45 +164,11 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	if s.timeline.reported(key) {
 		lane = s.timeline.lane(ofLoad(key), nil, s.now)
 	}
-	found := s.loadLock(key)
-	readers := 0
-	if lane != nil {
-		readers = lane.readers()
-	}
-	limit := s.run.scenario.Lock.Limit()
-	switch {
-	case readers > 0 && limit > 1:
-		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
-	case readers > 1:
-		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
-	case lane != nil && lane.holder() == "" && readers == 0 && !s.run.scenario.Lock.Kind.Sound():
-		l.Put(t.dim, "free") // a stored token that is left names no client
-	case found != nil && len(found.Holders) > 0:
-		holder := s.holders(found)
-		if lane != nil && lane.holder() != "" && !s.run.scenario.Lock.Kind.Sound() { // the stored token does not name its client
-			holder = s.redactOwner(lane.holder())
-		}
-		l.Put(t.text, "held by ").Put(t.strong, holder)
-		ttl, st := "  no TTL", t.bad
-		if left, ok := found.TTL(s.clock()); ok {
-			ttl, st = "  TTL "+humanize.Duration(left), t.text
-		}
-		l.Put(st, ttl)
-		if n := found.HolderVotes(); n > 0 {
-			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", n, len(found.Votes)))
-		}
-	case lane != nil && lane.holder() != "":
-		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(lane.holder()))
-		if s.run.faultLog.holds[key].where != "" {
-			l.Put(t.bad, ", which is dead  no TTL")
-		}
-	default:
-		l.Put(t.dim, "free")
-	}
-	if lane == nil {
+	s.keyState(l, key, lane, s.loadLock(key))
+	if lane == nil || !s.run.metrics.Running {
 		return
 	}
-	l.Put(t.text, "  "+humanize.Count(lane.waiters())+" waiting")
+	l.Put(t.text, "  "+s.waitersOf(lane))
 	now := s.now
 	since := now.Add(-min(busyOver, max(s.run.metrics.Elapsed, time.Second)))
 	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(timeWindow{from: since, to: now}))
@@ -291,6 +259,10 @@ func (s *state) verdictBlock(w int) []string {
 		note = "final"
 	}
 	if s.screen.h < roomForWords {
+		lines := s.wrapped(w, 1, st, strings.TrimSpace(words), 2)
+		if len(lines) > 1 {
+			return lines
+		}
 		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, note).Pad(widget.Style{}, 1)
 		return []string{l.Put(st, s.screen.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
 	}

@@ -33,6 +33,9 @@ func (p *loadPage) view(s *state, w, h int) []string {
 	case s.frame().compact:
 		all := p.compactView(s, w)
 		return all[:min(h, len(all))]
+	case p.folded(s):
+		all := p.sceneView(s, w, h)
+		return all[:min(h, len(all))]
 	}
 	all, middle, log := p.layout(s, w, h)
 	all = append(all, p.middleBlock(s, w, middle)...)

@@ -17,6 +17,7 @@ import (
 // loadPage controls the load generator and shows its clients.
 type loadPage struct {
 	field  int // index of the selected field of the form
+	opened int // scene whose settings are shown, from 1; 0 for none
 	client int // target of the next fault, from 1; 0 for a random client
 	agent  int // whose client the next fault hits, from 1; 0 for a client of any agent
 }
@@ -42,6 +43,13 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	}
 	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
 		return s.reject(s.run.arrivals() + s.keymap.named("; {start-stop} ends the wait"))
+	}
+	switch a {
+	case fieldUp, fieldDown, stepUp, stepDown, enter:
+		if p.folded(s) {
+			p.opened = s.run.scene + 1
+			return nil
+		}
 	}
 	switch a {
 	case startStop:
@@ -83,7 +91,10 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case nextScene, previousScene:
 		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
 	case back:
-		if p.client == 0 && p.agent == 0 {
+		switch {
+		case p.opened > 0 && !p.folded(s):
+			p.opened = 0
+		case p.client == 0 && p.agent == 0:
 			s.next = leaveMsg{"nothing to leave"}
 		}
 		p.client, p.agent = 0, 0
@@ -170,7 +181,7 @@ func (p *loadPage) chooseTarget(s *state, by int) {
 
 // click selects a field of the form.
 func (p *loadPage) click(s *state, x, line int) (again bool) {
-	if s.run.load == nil || x >= leftWidth(s.screen.w) {
+	if s.run.load == nil || p.folded(s) || x >= leftWidth(s.screen.w) {
 		return false
 	}
 	top, middle, _ := p.layout(s, s.screen.w, s.frame().body)
@@ -250,6 +261,8 @@ func (s *state) overlaps() segment {
 	switch n := max(m.Violations.Overlap.Count, s.provenOverlaps()); {
 	case n > 0:
 		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(n, "overlap") + " "}
+	case m.Violations.StuckKey.Count > m.Violations.StuckKey.Excused || s.run.faultLog.lost():
+		return segment{style: t.bad, text: g.Alert + " nobody can get a lock"}
 	case m.Violations.WorkOverlap.Count > 0:
 		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}
 	case m.Oracles > 1:
@@ -344,18 +357,25 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	}...)
 }
 
-// sceneKeys are the keys of the scenes in the menu. They exclude j, k and q, which navigate in
-// a menu, and the keys of scenes and faults on the Load page: m, n, b and f.
-const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
+// sceneKeys are the keys of the scenes in the menu: small letters, and capitals for the historic locks. They exclude
+// j, k and q, which navigate in a menu, and the keys of scenes and faults on the Load page: m, n, b and f.
+const sceneKeys = "acdeghiloprstuvwxyz"
 
-// scenesMenu returns the menu of scenes.
+// scenesMenu returns the menu of scenes, each with its lesson: the first sentence of its caption.
 func (f *loadState) scenesMenu(keys keymap) *menu {
-	m := &menu{title: "Choose a scene", closer: sceneMenu, about: []string{
-		keys.named("A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, {next-scene} and {previous-scene} start the next and the previous scene, and {fault} injects a fault. {scenes} closes this menu."),
+	m := &menu{title: "Choose a scene", whole: true, about: []string{
+		keys.named("A letter starts a scene, later {next-scene} the next. Capitals: how others fail."),
 	}}
+	used := map[bool]int{}
 	for i, scene := range f.scenes {
+		sound := scene.Lock.Kind.Sound()
+		key := sceneKeys[used[sound]%len(sceneKeys):][:1]
+		if used[sound]++; !sound {
+			key = strings.ToUpper(key)
+		}
+		lesson, _, _ := strings.Cut(widget.Plain(scene.Caption), ". ")
 		m.choices = append(m.choices, choice{
-			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),
+			key: key, label: scene.Name, detail: lesson, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				s.next = openPageMsg{onLoad}
 				return nil, s.run.startScene(i)

@@ -28,8 +28,8 @@ type swimlane struct {
 }
 
 // swimlanes returns a lane for each client that held a lock, or waited for it, in a window: those
-// that did so for the longest time, the holder first and the others in the order of their names.
-func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
+// that did so for the longest time, the holder first and the others in the order of their names; at most a number of them.
+func (n *lane) swimlanes(v timeWindow, most int) (all []*swimlane, more int) {
 	byClient := make(map[string]*swimlane)
 	of := func(client string) *swimlane {
 		if byClient[client] == nil {
@@ -68,7 +68,7 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
 		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
 	})
-	more = max(0, len(all)-swimlanesShown)
+	more = max(0, len(all)-most)
 	all = all[:len(all)-more]
 	slices.SortFunc(all, func(a, b *swimlane) int {
 		return cmp.Or(holderFirst(a, b), keyspace.CompareNames(a.client, b.client))
@@ -105,7 +105,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	var all []*swimlane
 	more := 0
 	if n != nil {
-		all, more = n.swimlanes(v)
+		all, more = n.swimlanes(v, swimlanesShown)
 	}
 	if len(all) == 0 {
 		return append(lines, s.item(w, "", t.dim, "no hold was seen in this time"))

@@ -256,7 +256,9 @@ func (s *state) look(of any) (string, widget.Style) {
 		return g.Alert, t.warn
 	case keyspace.Replaced, keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
-	case loadgen.Dead, loadgen.Incomplete, oracle.Broken, oracle.Harmed:
+	case loadgen.Dead:
+		return g.Dead, t.bad
+	case loadgen.Incomplete, oracle.Broken, oracle.Harmed:
 		return g.Cross, t.bad
 	case oracle.Harmless:
 		return g.Check, t.good

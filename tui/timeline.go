@@ -21,6 +21,8 @@ type timeline struct {
 	sampled  holds.Ledger         // on the clocks of the servers
 	exact    holds.Ledger         // of the keys of the load, on the local clock
 	overlaps map[string][]overlap // by key, found by the oracle of the load
+	marks    map[string][]mark    // of the first key of the load, by hold
+	reads    map[string]bool      // by client of the load: its newest attempt was for reading
 	owners   map[string]int       // numbers by owner, in order of appearance
 	watched  time.Time            // of a copy: since when the locks are watched
 	renamed  time.Time            // when the owners got new numbers
@@ -88,11 +90,12 @@ func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
 	}
 }
 
-// apply records events of the load. newRun discards the past of the run before. several says that
-// several clients may hold a lock at the same time.
-func (c *timeline) apply(events []loadgen.Event, newRun, several bool) {
+// apply records events of the load with a lock. newRun discards the past of the run before. Only a key that is
+// marked has marks.
+func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock, marked string) {
+	several := lock.Limit() > 1
 	if newRun || c.overlaps == nil {
-		c.exact, c.overlaps = holds.Ledger{}, make(map[string][]overlap)
+		c.exact, c.overlaps, c.marks, c.reads = holds.Ledger{}, make(map[string][]overlap), nil, make(map[string]bool)
 	}
 	for i := range events {
 		e := &events[i]
@@ -103,7 +106,14 @@ func (c *timeline) apply(events []loadgen.Event, newRun, several bool) {
 		id, at := ofLoad(e.Key), e.At
 		holder := keyspace.Holder{ID: e.Owner() + " " + e.Token, Label: e.Owner()} // some unsound kinds of lock give one token to several clients
 		switch e.Kind {
+		case loadgen.Acquired, loadgen.Renewed, loadgen.Counted, loadgen.EventKind(oracle.StaleWriteRefused), loadgen.EventKind(oracle.StaleWriteAccepted):
+			if e.Key == marked {
+				c.mark(e, lock)
+			}
+		}
+		switch e.Kind {
 		case loadgen.Arrived:
+			c.reads[e.Owner()] = e.Shared
 			c.exact.Wait(id, e.Owner(), at)
 		case loadgen.TimedOut, loadgen.Refused, loadgen.Failed:
 			c.exact.Leave(id, e.Owner(), at)

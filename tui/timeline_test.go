@@ -99,7 +99,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	c.owners = map[string]int{"a": 0, "b": 1}
 	v := timeWindow{at(0), at(60), 6}
 	n := c.lane(id, nil, at(60))
-	all, more := n.swimlanes(v)
+	all, more := n.swimlanes(v, swimlanesShown)
 	var got []string
 	theme := themeNamed("dark", renderer(termenv.Ascii))
 	for _, one := range all {
@@ -113,7 +113,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 		c.exact.Wait(id, string(rune('d'+i)), at(59))
 	}
 	c.exact.Begin(id, keyspace.Holder{ID: "z~1", Label: "z"}, false, after(59_900*time.Millisecond))
-	all, more = c.lane(id, nil, at(60)).swimlanes(v)
+	all, more = c.lane(id, nil, at(60)).swimlanes(v, swimlanesShown)
 	check.True(t, len(all) == swimlanesShown && more == 4 && all[0].client == "z", "%d swimlanes, and %d more", len(all), more)
 }
 
@@ -157,7 +157,7 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		a.apply(newViewModel(now, now.At, a.live)) // meanwhile
 		client := 1 + random.IntN(3)
 		kind := []loadgen.EventKind{loadgen.Arrived, loadgen.Acquired, loadgen.Released, loadgen.TimedOut}[random.IntN(4)]
-		a.timeline.apply([]loadgen.Event{{At: now.At, Kind: kind, Client: client, Key: fmt.Sprint("order:0000", random.IntN(9)), Token: "t"}}, false, false)
+		a.timeline.apply([]loadgen.Event{{At: now.At, Kind: kind, Client: client, Key: fmt.Sprint("order:0000", random.IntN(9)), Token: "t"}}, false, loadgen.Lock{}, "")
 		if plan != nil {
 			got := <-ended
 			g, w := textOf(got), textOf(want)

@@ -112,8 +112,8 @@ var kinds = []Kind{{
 }, {
 	ID: WorkOverlap, Severity: Risky, Word: "work overlap", Lasts: true,
 	One: "{clients} worked at the same time", Many: "{clients} worked at the same time {n} times",
-	Once:  "{pair} work on {key} at the same time, for {took}: the lease of the first is over",
-	Often: "{clients} work on {key} at the same time, {n} times, up to {longest}: the lease of the first is over",
+	Once:  "{pair} work on {key} at the same time, for {took}",
+	Often: "{clients} work on {key} at the same time, {n} times, up to {longest}",
 	Of:    func(v *Violations) *Tally { return &v.WorkOverlap },
 }, {
 	ID: LateWork, Severity: Risky, Word: "late work", Lasts: true,

@@ -24,6 +24,7 @@ type Glyphs struct {
 	Frozen    string // client that does not run
 	CutOff    string // client without a connection
 	Shared    string // fill of shared holds
+	Dead      string // sign of a dead client
 	Contended string // fill of holds while others wait
 	Dashed    string // fill of a free lock with waiters
 	Clash     string // fill of overlapping holds
@@ -72,6 +73,7 @@ func glyphsOf(n int) Glyphs {
 		Frozen:    set{"◇", "="}[n],
 		CutOff:    set{"⊘", "/"}[n],
 		Shared:    set{"▒", "%"}[n],
+		Dead:      set{"✝", "+"}[n],
 		Contended: set{"▓", "&"}[n],
 		Dashed:    set{"┄", "."}[n],
 		Clash:     set{"!", "!"}[n],

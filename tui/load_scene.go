@@ -1,0 +1,225 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/holds"
+	"locktop/loadgen"
+	"locktop/loadgen/oracle"
+	"locktop/tui/widget"
+)
+
+// folded reports whether the page shows the story of a scene instead of the form and the charts.
+func (p *loadPage) folded(s *state) bool {
+	return s.run.scene >= 0 && p.opened != s.run.scene+1 && len(s.run.agents.all) == 0
+}
+
+// sceneView draws a scene in h lines: what it shows, the figure to look for, who has the lock, the past of each
+// client, what happened, and the verdict. What must not be missing is drawn first.
+func (p *loadPage) sceneView(s *state, w, h int) []string {
+	tall := h >= roomForAgents
+	all := []string{s.ruleOf(w, widget.Plain(s.run.scenario.Name), fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes)))}
+	all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(s.run.scenario.Caption), 3)...)
+	all = append(all, s.lookFor(w))
+	all = append(all, s.keyLines(w, max(1, h/16))...)
+	all = append(all, s.votesLine(w)...)
+	below := s.comparedBlock(w)
+	figures := s.figureLines(w)
+	if !tall {
+		figures = figures[:min(1, len(figures), max(0, 1-len(below)))]
+	}
+	below = append(below, figures...)
+	if s.run.metrics.LastErr != "" && tall {
+		below = append(below, s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), 1)...)
+	}
+	if s.run.failed != "" {
+		below = append(below, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(s.run.failed), 4)...)
+	}
+	below = append(append(below, s.settingsLine(w)), s.verdictBlock(w)...)
+	middle := h - len(all) - len(below)
+	if s.run.scenario.Clients > lanesUpTo {
+		all = append(all, p.rightColumn(s, w, middle-min(len(s.run.faultLog.lines)+1, middle/2))...)
+	} else {
+		all = append(all, s.lanesBlock(w, min(s.run.scenario.Clients+2, middle-4))...)
+	}
+	all = append(all, s.faultLogBlock(w, h-len(all)-len(below))...)
+	return append(filled(all, w, h-len(below)), below...)
+}
+
+// lanesUpTo is the greatest number of clients whose pasts say more than charts.
+const lanesUpTo = 20
+
+// lookFor draws what to look for. Each figure in it has its value.
+func (s *state) lookFor(w int) string {
+	t, figures := s.screen.theme, s.run.metrics.Figures()
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.key, "look for: ")
+	rest := widget.Plain(s.run.scenario.Watch)
+	for rest != "" {
+		first, label, name := len(rest), "", ""
+		for _, f := range loadgen.FigureNames() {
+			word := loadgen.Label(f)
+			if at := strings.Index(rest, word); at >= 0 && (at < first || at == first && len(word) > len(label)) {
+				first, label, name = at, word, f
+			}
+		}
+		l.Put(t.text, rest[:first])
+		if rest = rest[first+len(label):]; label != "" {
+			l.Put(t.strong, label+" "+figures.Text(name))
+		}
+	}
+	return l.String()
+}
+
+// settingsLine draws the settings of a scene in one line.
+func (s *state) settingsLine(w int) string {
+	t, n := s.screen.theme, s.run.scenario
+	words := []string{string(n.Lock.Kind), humanize.Plural(n.Clients, "client"), humanize.Plural(n.Keys.N, "key"), "lease " + humanize.Setting(n.Lock.TTL), "hold " + dist(n.Hold), "think " + dist(n.Think)}
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "settings ")
+	key := s.keymap.named("{field-down} opens them")
+	l.Put(t.text, s.screen.glyphs.FitEnd(strings.Join(words, " "+s.screen.glyphs.Between+" "), l.Rest()-len(key)-3))
+	return l.Pad(widget.Style{}, 2).Put(t.dim, key).String()
+}
+
+// keyState draws who has a key of the load, and for how long.
+func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lock) {
+	t, limit, sound := s.screen.theme, s.run.scenario.Lock.Limit(), s.run.scenario.Lock.Kind.Sound()
+	holder, readers := "", 0
+	if n != nil {
+		holder, readers = n.holder(), n.readers()
+	}
+	left, leased := time.Duration(0), false
+	if found != nil {
+		left, leased = found.TTL(s.clock())
+	}
+	dead, verb := s.deadHolder(n), "held by "
+	if s.run.scenario.Lock.Kind == loadgen.RW {
+		verb = "written by "
+	}
+	switch {
+	case !s.run.metrics.Running && s.run.metrics.Acquired > 0:
+		l.Put(t.dim, "the clients have stopped, and their keys are deleted")
+	case readers > 0 && limit > 1:
+		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
+	case readers > 0:
+		l.Put(t.text, "read by ").Put(t.strong, s.readersOf(n))
+	case dead != "" && found != nil && leased:
+		l.Put(t.bad, fmt.Sprintf("%s %s is dead, locked for %s more", s.screen.glyphs.Dead, s.redactOwner(dead), humanize.Duration(left)))
+	case s.run.faultLog.holds[key].where != "" && (holder != "" || dead != ""):
+		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(cmp.Or(holder, dead))).Put(t.bad, ", which is dead  no TTL")
+	case n != nil && holder == "" && !sound:
+		l.Put(t.dim, "free") // a stored token that is left names no client
+	case found != nil && len(found.Holders) > 0 && holder == "" && len(found.Votes) > 0 && found.HolderVotes() < keyspace.Quorum(len(found.Votes)):
+		l.Put(t.strong, "nobody holds it").Put(t.text, fmt.Sprintf(": %s left over, %d needed", humanize.Plural(found.HolderVotes(), "vote"), keyspace.Quorum(len(found.Votes))))
+	case found != nil && len(found.Holders) > 0:
+		name := s.holders(found)
+		if holder != "" && !sound { // the stored token does not name its client
+			name = s.redactOwner(holder)
+		}
+		l.Put(t.text, verb).Put(t.strong, name)
+		if state := s.stateOf(holder); state == loadgen.Frozen || state == loadgen.Partitioned {
+			l.Put(t.bad, ", which is "+state.String())
+		}
+		if leased {
+			l.Put(t.text, "  TTL "+humanize.Duration(left))
+		} else {
+			l.Put(t.bad, "  no TTL")
+		}
+		if votes := found.HolderVotes(); votes > 0 {
+			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", votes, len(found.Votes)))
+		}
+	case holder != "":
+		l.Put(t.text, verb).Put(t.strong, s.redactOwner(holder))
+	default:
+		l.Put(t.dim, "free")
+	}
+}
+
+// readersOf names the current readers of a lock.
+func (s *state) readersOf(n *lane) string {
+	var names []string
+	for _, h := range n.Holds {
+		if h.Shared && h.Lasts() {
+			names = append(names, s.redactOwner(h.Holder.Name()))
+		}
+	}
+	slices.SortFunc(names, keyspace.CompareNames)
+	return listed(names, 3, len(names))
+}
+
+// waitersOf says how many clients wait for a lock, and as what.
+func (s *state) waitersOf(n *lane) string {
+	if s.run.scenario.Lock.Kind != loadgen.RW {
+		return humanize.Count(n.waiters()) + " waiting"
+	}
+	toRead, toWrite := 0, 0
+	for w := range n.Waits {
+		switch {
+		case !w.Lasts():
+		case s.timeline.reads[w.Waiter]:
+			toRead++
+		default:
+			toWrite++
+		}
+	}
+	return fmt.Sprintf("%d wait to write, %d to read", toWrite, toRead)
+}
+
+// deadHolder returns the client that has died as the last holder of a lock, "" if another client has it.
+func (s *state) deadHolder(n *lane) string {
+	if n == nil || len(n.Holds) == 0 || n.holder() != "" {
+		return ""
+	}
+	if last := n.Holds[len(n.Holds)-1]; diedIn(last) {
+		return last.Holder.Name()
+	}
+	return ""
+}
+
+// diedIn reports whether a client of the load has ended a hold without a release.
+func diedIn(h *holds.Hold) bool {
+	return h.End.Kind == keyspace.Vanished && h.End.Proof == holds.ByReport
+}
+
+// stateOf returns what a client of the load does.
+func (s *state) stateOf(client string) loadgen.ClientState {
+	for i, state := range s.run.metrics.Clients.States {
+		if client == oracle.ClientLabel(i+1) {
+			return state
+		}
+	}
+	return loadgen.Thinking
+}
+
+// votesLine draws the servers of a Redlock and their votes for its first key.
+func (s *state) votesLine(w int) []string {
+	if !s.run.scenario.Lock.Kind.Quorum() || len(s.run.quorum) == 0 {
+		return nil
+	}
+	t, g := s.screen.theme, s.screen.glyphs
+	found := s.loadLock(s.run.scenario.Keys.Prefix + "1")
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "votes ")
+	for i, addr := range s.run.quorum {
+		l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("%d ", i+1))
+		vote := keyspace.Vote{}
+		if found != nil {
+			if at := slices.IndexFunc(found.Votes, func(v keyspace.Vote) bool { return v.Node == addr }); at >= 0 {
+				vote = found.Votes[at]
+			}
+		}
+		switch name, _, _ := strings.Cut(vote.Token, "~"); { // the load's own tokens begin with the client
+		case s.run.faultLog.downNodes[fmt.Sprintf("node %d", i+1)]:
+			l.Put(t.bad, g.Fit(g.Cross+" down", 10))
+		case name == "":
+			l.Put(t.dim, g.Fit(g.Ring, 10))
+		default:
+			l.Put(t.good, g.Fit(g.Dot+" "+s.redactOwner(name), 10))
+		}
+	}
+	return []string{l.String()}
+}
