@@ -15,6 +15,21 @@ import (
 	"locktop/tui/widget"
 )
 
+// tellExpiry says in the last line whose lease has expired, and who has its lock now.
+func (s *state) tellExpiry(events []keyspace.Event) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == keyspace.Expired && len(e.Possible) == 0:
+			s.expired = *e
+		case e.Kind == keyspace.Acquired && e.Lock.ID() == s.expired.Lock.ID():
+			if s.notice.until.IsZero() {
+				s.notify(fmt.Sprintf("The lease of %s on %s expired; %s has it now.", s.redactOwner(s.expired.Holder.Name()), s.redactKey(e.Lock.Key), s.redactOwner(e.Holder.Name())))
+			}
+			s.expired = keyspace.Event{}
+		}
+	}
+}
+
 // folded reports whether the page shows the story of a scene instead of the form and the charts.
 func (p *loadPage) folded(s *state) bool {
 	return s.run.scene >= 0 && p.opened != s.run.scene+1 && len(s.run.agents.all) == 0

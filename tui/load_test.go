@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
@@ -233,6 +234,12 @@ func TestAScreenWithScenesBeginsWithoutTheirMenu(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(80, 24).wait(10*time.Second).want("job:nightly", "m shows 19 scenes").wantNot("Choose a scene")
 		d.press("j").wantNot("m shows 19 scenes").want("m scenes").press("m").want("Choose a scene").press("esc").wantNot("Choose a scene")
+	})
+	drive(t, w, func(d *driver) {
+		l := keyspace.Lock{Key: "load:1"}
+		d.app.tellExpiry([]keyspace.Event{{Kind: keyspace.Expired, Lock: l, Holder: keyspace.Holder{ID: "a"}}, {Kind: keyspace.Acquired, Lock: keyspace.Lock{Key: "load:2"}}})
+		d.app.tellExpiry([]keyspace.Event{{Kind: keyspace.Acquired, Lock: l, Holder: keyspace.Holder{ID: "b"}}})
+		d.want("The lease of a on load:1 expired; b has it now.").wait(5 * time.Second).want("m scenes")
 	})
 	w.Load = nil
 	drive(t, w, func(d *driver) { d.wantNot("m shows", "m scenes").press("m").want("no load here") })

@@ -32,6 +32,8 @@ type state struct {
 	clients holderClients
 	snoozes snoozes
 
+	expired keyspace.Event // a hold that expired, until another client has its lock
+
 	dialog dialog
 	notice notice
 	next   tea.Msg // message that a key causes, handled before the next key; or nil

@@ -178,5 +178,8 @@ func (s *state) apply(p *viewModel) {
 	s.history.Add(snap, p.change, p.since)
 	s.log.add(p.events)
 	s.timeline.add(p.change, p.events)
+	if len(s.config.Scenes) > 0 {
+		s.tellExpiry(p.events)
+	}
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
 }

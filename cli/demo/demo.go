@@ -61,7 +61,12 @@ func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
 		return err
 	}
 	servers := loadgen.Servers{Redis: d.main.rdb, Nodes: d.quorum.Nodes, Power: d.quorum.Power}
-	if d.Load, err = loadgen.NewGroup(servers, Scenario(clients)); err != nil {
+	scenario := Scenario(clients)
+	scenario.Caption += " Now and then one dies: its lease expires."
+	for at := 2 * time.Second; at < 10*time.Minute; at += 15 * time.Second {
+		scenario.Faults = append(scenario.Faults, loadgen.Fault{At: at, Kind: loadgen.Crash, For: 5 * time.Second})
+	}
+	if d.Load, err = loadgen.NewGroup(servers, scenario); err != nil {
 		return err
 	}
 	// Locks that Close could not release end with the servers.

@@ -44,6 +44,8 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 	t.Parallel()
 	d := started(t, 5)
+	s := d.Load.Scenario()
+	check.True(t, s.Faults[0].At+2*s.Lock.TTL < 10*time.Second, "nobody sees a lease expire within 10 s: %+v", s.Faults[0])
 	eventually(t, func() bool {
 		m := d.Load.Metrics()
 		return m.Acquired > 0 && m.Clients.Waiting > 0
