@@ -3,6 +3,7 @@ package loadgen
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -228,6 +229,26 @@ func (f *Figures) UnmarshalJSON(text []byte) error {
 // Label returns the words for a figure, or for a part of its name.
 func Label(name string) string {
 	return strings.NewReplacer("p99_9", "p99.9", "hand_off", "hand-off", "_", " ", ".", " ").Replace(strings.TrimSuffix(name, ".count"))
+}
+
+// InText yields the parts of a text such as [Scenario.Watch]: words, and the name of the figure whose label follows
+// them, "" at the end.
+func InText(text string) iter.Seq2[string, string] {
+	return func(yield func(words, figure string) bool) {
+		for text != "" {
+			first, label, name := len(text), "", ""
+			for _, f := range figures() {
+				l := Label(f.name)
+				if at := strings.Index(text, l); at >= 0 && (at < first || at == first && len(l) > len(label)) {
+					first, label, name = at, l, f.name
+				}
+			}
+			if !yield(text[:first], name) {
+				return
+			}
+			text = text[first+len(label):]
+		}
+	}
 }
 
 func ratio(part, whole float64) float64 {

@@ -26,6 +26,7 @@ type faultLog struct {
 	readers   map[string]bool       // tokens of the holds for reading
 	reading   []string              // clients that have read since the last writer
 	writes    int                   // number of writers so far
+	lost      bool                  // a client has died with a key that has no TTL
 	calm      bool                  // the holds last long enough for a sentence each, also without a fault
 	unaware   map[string]bool       // tokens of holds that their clients do not know of
 }
@@ -127,16 +128,6 @@ func (a *faultLog) onCalm(e *loadgen.Event) {
 	case e.Shared:
 		delete(a.readers, e.Token)
 	}
-}
-
-// lost reports whether a client has died with a key that has no TTL.
-func (a *faultLog) lost() bool {
-	for _, h := range a.holds {
-		if h.where != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // retell replaces the sentence with an ID, or adds it.
@@ -243,6 +234,7 @@ func (a *faultLog) onAbandoned(e *loadgen.Event) {
 	case x.kind == loadgen.Leak:
 		a.add(e, fmt.Sprintf("%s forgets %s and goes on renewing it: nobody else gets it", e.Owner(), e.Key))
 	case x.where != "":
+		a.lost = true
 		a.add(e, fmt.Sprintf("%s dies %s: %s has no TTL, so nothing will ever free it", e.Owner(), x.where, e.Key))
 	case a.lock.Limit() > 1:
 		a.add(e, fmt.Sprintf("%s dies without releasing %s: nobody gets its permit before the lease runs out", e.Owner(), e.Key))

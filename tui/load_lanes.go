@@ -9,63 +9,56 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/keyspace/holds"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
-// mark is what happened to a hold at a moment, as its client reports it.
+// told is what the client of a hold of the load has reported besides its begin and its end.
+type told struct {
+	label string // its count, its fencing number, or what it is for
+	until time.Time
+	marks []mark
+}
+
+// mark is a report at a moment.
 type mark struct {
 	at    time.Time
 	kind  loadgen.EventKind
-	label string    // its count, or its fencing number
-	until time.Time // the lease, from then on; zero = as before
+	label string // of the hold, from then on
 }
 
-// marksKept is the number of holds that have marks.
-const marksKept = 1024
+// toldKept is the number of holds with reports.
+const toldKept = 1024
 
-// mark records what happened to a hold of the key that scenes show. lock is the lock of the load.
+// mark records what the client of a hold reports. lock is the lock of the load.
 func (c *timeline) mark(e *loadgen.Event, lock loadgen.Lock) {
-	m := mark{at: e.At, kind: e.Kind, until: e.Deadline}
-	switch {
-	case e.Kind == loadgen.Renewed:
-		m.until = e.At.Add(lock.TTL)
-	case e.Kind == loadgen.Counted:
-		m.label = strconv.Itoa(e.Depth)
-	case e.Kind != loadgen.Acquired:
-	case lock.Kind == loadgen.RW:
-		m.label = map[bool]string{true: "R", false: "W"}[e.Shared]
-	case lock.Kind == loadgen.Reentrant:
-		m.label = "1"
-	case lock.Fence && e.Fence > 0:
-		m.label = strconv.FormatInt(e.Fence, 10)
-	}
-	if c.marks == nil || len(c.marks) > marksKept {
-		c.marks = make(map[string][]mark)
-	}
 	id := e.Owner() + " " + e.Token
-	c.marks[id] = append(c.marks[id], m)
-}
-
-// label returns the count or the fencing number of a hold, as it was last reported.
-func (c *timeline) label(id string) string {
-	marks := c.marks[id]
-	for i := len(marks) - 1; i >= 0; i-- {
-		if marks[i].label != "" {
-			return marks[i].label
+	m, now := mark{at: e.At, kind: e.Kind}, c.told[id]
+	switch e.Kind {
+	case loadgen.EventKind(oracle.StaleWriteRefused), loadgen.EventKind(oracle.StaleWriteAccepted):
+	case loadgen.Renewed:
+		now.until = e.At.Add(lock.TTL)
+	case loadgen.Counted:
+		m.label = strconv.Itoa(e.Depth)
+	case loadgen.Acquired:
+		now.until = e.Deadline
+		switch {
+		case lock.Kind == loadgen.RW:
+			m.label = map[bool]string{true: "R", false: "W"}[e.Shared]
+		case lock.Kind == loadgen.Reentrant:
+			m.label = "1"
+		case lock.Fence:
+			m.label = strconv.FormatInt(e.Fence, 10)
 		}
+	default:
+		return
 	}
-	return ""
-}
-
-// lease returns the end of the lease of a hold, as it was last set; zero = unknown.
-func (c *timeline) lease(id string) (until time.Time) {
-	for _, m := range c.marks[id] {
-		until = later(until, m.until)
+	if c.told == nil || len(c.told) > toldKept {
+		c.told = make(map[string]told)
 	}
-	return until
+	now.label, now.marks = cmp.Or(m.label, now.label), append(now.marks, m)
+	c.told[id] = now
 }
 
 // sceneWindow returns the time that the lanes show: the whole of a short run, else from a while ago to a moment ahead
@@ -91,19 +84,11 @@ func (s *state) lanesBlock(w, h int) []string {
 	past := v // up to now: cells of the same width
 	past.w = max(0, min(v.w, int(v.cell(now))))
 	past.to = v.from.Add(v.to.Sub(v.from) * time.Duration(past.w) / time.Duration(v.w))
-	n := &lane{exact: true, number: func(*holds.Hold) int { return 0 }}
-	if s.timeline.reported(key) {
-		n = s.timeline.lane(ofLoad(key), nil, now)
+	n := s.timeline.lane(ofLoad(key), nil, now)
+	if n == nil {
+		n = new(lane)
 	}
 	rows, _ := n.swimlanes(past, max(1, h-2))
-	if clients := len(s.run.metrics.Clients.States); clients <= h-2 { // all of them
-		for i := range clients {
-			name := oracle.ClientLabel(i + 1)
-			if !slices.ContainsFunc(rows, func(one *swimlane) bool { return one.client == name }) {
-				rows = append(rows, &swimlane{client: name})
-			}
-		}
-	}
 	slices.SortFunc(rows, func(a, b *swimlane) int { return keyspace.CompareNames(a.client, b.client) })
 	for _, one := range rows {
 		st, word := s.doing(n, one)
@@ -119,24 +104,24 @@ func (s *state) doing(n *lane, one *swimlane) (widget.Style, string) {
 	state := s.stateOf(one.client)
 	glyph, st := s.look(state)
 	word := state.String()
-	var inside *holds.Hold
-	for _, h := range n.Holds {
-		if h.Lasts() && h.Holder.Name() == one.client {
-			inside = h
-		}
-	}
 	rw := s.run.scenario.Lock.Kind == loadgen.RW
 	switch {
 	case state == loadgen.Thinking:
 		return st, ""
 	case state == loadgen.Queued && rw:
 		word = map[bool]string{true: "waits to read", false: "waits to write"}[s.timeline.reads[one.client]]
-	case state == loadgen.Inside && inside != nil && rw:
-		word = map[bool]string{true: "reads", false: "writes"}[inside.Shared]
-	case state == loadgen.Inside && inside != nil && s.run.scenario.Depth > 1:
-		word += s.screen.glyphs.Word(" ×" + s.timeline.label(inside.Holder.ID))
-	case inside != nil && s.run.scenario.Lock.Fence:
-		word += " #" + s.timeline.label(inside.Holder.ID)
+	}
+	for _, h := range n.Holds {
+		if h.Lasts() && h.Holder.Name() == one.client {
+			switch label := s.timeline.told[h.Holder.ID].label; {
+			case rw && state == loadgen.Inside:
+				word = map[string]string{"R": "reads", "W": "writes"}[label]
+			case s.run.scenario.Lock.Fence:
+				word += " #" + label
+			case s.run.scenario.Depth > 1:
+				word += s.screen.glyphs.Word(" ×" + label)
+			}
+		}
 	}
 	return st, glyph + " " + word
 }
@@ -153,7 +138,8 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 	}
 	for _, h := range one.holds {
 		_, look := t.ofOwner(h.letter)
-		until := s.timeline.lease(h.Holder.ID)
+		told := s.timeline.told[h.Holder.ID]
+		until := told.until
 		switch {
 		case h.Lasts() && s.stateOf(one.client) == loadgen.Dead: // during its acquire
 			label(h.begin(), g.Dead, t.bad)
@@ -168,16 +154,17 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 			spans = append(spans, widget.Span{From: v.cell(h.end()), To: v.cell(until), Fill: t.bad, Kind: widget.Behind})
 			label(h.end(), g.Dead, t.bad)
 		}
-		for _, m := range s.timeline.marks[h.Holder.ID] {
+		for _, m := range told.marks {
 			glyph, st := s.look(m.kind)
-			switch {
-			case m.kind == loadgen.Renewed:
-				label(m.at, "|", look.letter)
-			case m.kind == loadgen.Acquired || m.kind == loadgen.Counted:
-				label(m.at, cmp.Or(m.label, g.Across[8]), map[bool]widget.Style{true: look.letter, false: look.fill}[m.label != ""])
-			default:
-				label(m.at, glyph, st)
+			switch m.kind {
+			case loadgen.Renewed:
+				glyph, st = "|", look.letter
+			case loadgen.Acquired, loadgen.Counted:
+				if glyph, st = m.label, look.letter; glyph == "" {
+					glyph, st = g.Across[8], look.fill
+				}
 			}
+			label(m.at, glyph, st)
 		}
 	}
 	return spans
@@ -185,38 +172,49 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 
 // lanesAxis draws the seconds since the begin of the run below the lanes, and the faults where they began.
 func (s *state) lanesAxis(w, edge int, v timeWindow, now time.Time) string {
-	t := s.screen.theme
-	type word struct {
-		at   int
-		text string
-		st   widget.Style
-	}
 	var all []word
 	if s.run.metrics.Running {
-		all = append(all, word{int(v.cell(now)), s.screen.glyphs.Up + "now", t.strong})
+		all = append(all, word{int(v.cell(now)), s.screen.glyphs.Up + "now", s.screen.theme.strong})
 	}
-	for _, x := range s.run.faults {
-		if v.shows(x.from, x.to) {
-			at := max(0, int(v.cell(x.from)))
-			all = append(all, word{at, s.screen.glyphs.Alert + string(x.kind), t.warn}, word{at, s.screen.glyphs.Alert, t.warn})
-		}
-	}
+	all = append(all, s.faultWords(v, 0)...)
+	const every = 2 * time.Second
 	began := cmp.Or(s.run.metrics.Began, v.from)
-	for at := began.Add(v.from.Sub(began).Truncate(2 * time.Second)); at.Before(v.to); at = at.Add(2 * time.Second) {
-		if !at.Before(v.from) {
-			all = append(all, word{int(v.cell(at)), fmt.Sprintf("%g s", at.Sub(began).Seconds()), t.dim})
-		}
+	for at := began.Add(v.from.Sub(began).Truncate(every)); at.Before(v.to); at = at.Add(every) {
+		all = append(all, word{int(v.cell(at)), fmt.Sprintf("%g s", at.Sub(began).Seconds()), s.screen.theme.dim})
 	}
-	var kept []word // the first ones of all that collide
+	l := widget.NewLine(w)
+	putWords(l, edge, all)
+	return l.String()
+}
+
+// word is a text at a cell of an axis.
+type word struct {
+	at   int
+	text string
+	st   widget.Style
+}
+
+// putWords draws words from a cell of a line on. Of those that collide, it draws the first one.
+func putWords(l *widget.Line, edge int, all []word) {
+	var kept []word
 	for _, x := range all {
-		if !slices.ContainsFunc(kept, func(y word) bool { return x.at <= y.at+widget.Width(y.text) && y.at <= x.at+widget.Width(x.text) }) {
+		if x.at >= 0 && !slices.ContainsFunc(kept, func(y word) bool { return x.at <= y.at+widget.Width(y.text) && y.at <= x.at+widget.Width(x.text) }) {
 			kept = append(kept, x)
 		}
 	}
 	slices.SortFunc(kept, func(a, b word) int { return a.at - b.at })
-	l := widget.NewLine(w)
 	for _, x := range kept {
 		l.PadTo(widget.Style{}, edge+x.at).Put(x.st, x.text)
 	}
-	return l.String()
+}
+
+// faultWords returns the faults in a window on the local clock, each where it began, at least at a cell, and without
+// its name where that collides.
+func (s *state) faultWords(v timeWindow, least int) (all []word) {
+	for _, x := range s.run.faults {
+		if at := max(least, int(v.cell(x.from))); v.shows(x.from, x.to) {
+			all = append(all, word{at, s.screen.glyphs.Alert + string(x.kind), s.screen.theme.warn}, word{at, s.screen.glyphs.Alert, s.screen.theme.warn})
+		}
+	}
+	return all
 }

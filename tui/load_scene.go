@@ -3,7 +3,6 @@ package tui
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,26 +35,16 @@ func (p *loadPage) folded(s *state) bool {
 }
 
 // sceneView draws a scene in h lines: what it shows, the figure to look for, who has the lock, the past of each
-// client, what happened, and the verdict. What must not be missing is drawn first.
+// client, what happened, and the verdict. Lanes and sentences take the lines that the others leave.
 func (p *loadPage) sceneView(s *state, w, h int) []string {
-	tall := h >= roomForAgents
-	all := []string{s.ruleOf(w, widget.Plain(s.run.scenario.Name), fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes)))}
-	all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(s.run.scenario.Caption), 3)...)
-	all = append(all, s.lookFor(w))
-	all = append(all, s.keyLines(w, max(1, h/16))...)
+	all := append(s.captionBlock(w, 3), s.keyLines(w, max(1, h/16))...)
 	all = append(all, s.votesLine(w)...)
 	below := s.comparedBlock(w)
-	figures := s.figureLines(w)
-	if !tall {
-		figures = figures[:min(1, len(figures), max(0, 1-len(below)))]
+	figures, errors := s.figureLines(w), 1
+	if h < roomForAgents {
+		figures, errors = figures[:min(len(figures), max(0, 1-len(below)))], 0
 	}
-	below = append(below, figures...)
-	if s.run.metrics.LastErr != "" && tall {
-		below = append(below, s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), 1)...)
-	}
-	if s.run.failed != "" {
-		below = append(below, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(s.run.failed), 4)...)
-	}
+	below = append(append(below, figures...), s.errorLines(w, errors)...)
 	below = append(append(below, s.settingsLine(w)), s.verdictBlock(w)...)
 	middle := h - len(all) - len(below)
 	if s.run.scenario.Clients > lanesUpTo {
@@ -74,18 +63,9 @@ const lanesUpTo = 20
 func (s *state) lookFor(w int) string {
 	t, figures := s.screen.theme, s.run.metrics.Figures()
 	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.key, "look for: ")
-	rest := widget.Plain(s.run.scenario.Watch)
-	for rest != "" {
-		first, label, name := len(rest), "", ""
-		for _, f := range loadgen.FigureNames() {
-			word := loadgen.Label(f)
-			if at := strings.Index(rest, word); at >= 0 && (at < first || at == first && len(word) > len(label)) {
-				first, label, name = at, word, f
-			}
-		}
-		l.Put(t.text, rest[:first])
-		if rest = rest[first+len(label):]; label != "" {
-			l.Put(t.strong, label+" "+figures.Text(name))
+	for words, figure := range loadgen.InText(widget.Plain(s.run.scenario.Watch)) {
+		if l.Put(t.text, words); figure != "" {
+			l.Put(t.strong, loadgen.Label(figure)+" "+figures.Text(figure))
 		}
 	}
 	return l.String()
@@ -104,29 +84,31 @@ func (s *state) settingsLine(w int) string {
 // keyState draws who has a key of the load, and for how long.
 func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lock) {
 	t, limit, sound := s.screen.theme, s.run.scenario.Lock.Limit(), s.run.scenario.Lock.Kind.Sound()
-	holder, readers := "", 0
+	holder, dead, readers := "", "", []string(nil)
 	if n != nil {
-		holder, readers = n.holder(), n.readers()
+		holder, dead, readers = n.holder(), n.deadHolder(), mapped(n.readers(), s.redactOwner)
 	}
 	left, leased := time.Duration(0), false
 	if found != nil {
 		left, leased = found.TTL(s.clock())
 	}
-	dead, verb := s.deadHolder(n), "held by "
-	if s.run.scenario.Lock.Kind == loadgen.RW {
-		verb = "written by "
+	if holder != "" && s.stateOf(holder) == loadgen.Dead { // during its acquire
+		dead = holder
 	}
+	verb := map[bool]string{true: "written by ", false: "held by "}[s.run.scenario.Lock.Kind == loadgen.RW]
 	switch {
 	case !s.run.metrics.Running && s.run.metrics.Acquired > 0:
 		l.Put(t.dim, "the clients have stopped, and their keys are deleted")
-	case readers > 0 && limit > 1:
-		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
-	case readers > 0:
-		l.Put(t.text, "read by ").Put(t.strong, s.readersOf(n))
-	case dead != "" && found != nil && leased:
-		l.Put(t.bad, fmt.Sprintf("%s %s is dead, locked for %s more", s.screen.glyphs.Dead, s.redactOwner(dead), humanize.Duration(left)))
-	case s.run.faultLog.holds[key].where != "" && (holder != "" || dead != ""):
-		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(cmp.Or(holder, dead))).Put(t.bad, ", which is dead  no TTL")
+	case len(readers) > 0 && limit > 1:
+		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(len(readers), "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
+	case len(readers) > 0:
+		l.Put(t.text, "read by ").Put(t.strong, listed(readers, 3, len(readers)))
+	case dead != "" && found != nil:
+		until := "without a TTL: locked for ever"
+		if leased {
+			until = "locked for " + humanize.Duration(left) + " more"
+		}
+		l.Put(t.bad, s.screen.glyphs.Dead+" "+s.redactOwner(dead)+" is dead, "+until)
 	case n != nil && holder == "" && !sound:
 		l.Put(t.dim, "free") // a stored token that is left names no client
 	case found != nil && len(found.Holders) > 0 && holder == "" && len(found.Votes) > 0 && found.HolderVotes() < keyspace.Quorum(len(found.Votes)):
@@ -155,18 +137,6 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 	}
 }
 
-// readersOf names the current readers of a lock.
-func (s *state) readersOf(n *lane) string {
-	var names []string
-	for _, h := range n.Holds {
-		if h.Shared && h.Lasts() {
-			names = append(names, s.redactOwner(h.Holder.Name()))
-		}
-	}
-	slices.SortFunc(names, keyspace.CompareNames)
-	return listed(names, 3, len(names))
-}
-
 // waitersOf says how many clients wait for a lock, and as what.
 func (s *state) waitersOf(n *lane) string {
 	if s.run.scenario.Lock.Kind != loadgen.RW {
@@ -185,13 +155,10 @@ func (s *state) waitersOf(n *lane) string {
 	return fmt.Sprintf("%d wait to write, %d to read", toWrite, toRead)
 }
 
-// deadHolder returns the client that has died as the last holder of a lock, "" if another client has it.
-func (s *state) deadHolder(n *lane) string {
-	if n == nil || len(n.Holds) == 0 || n.holder() != "" {
-		return ""
-	}
-	if last := n.Holds[len(n.Holds)-1]; diedIn(last) {
-		return last.Holder.Name()
+// deadHolder returns the client that has died as the last holder of the lock, "" if another client has it.
+func (n *lane) deadHolder() string {
+	if k := len(n.Holds) - 1; k >= 0 && n.holder() == "" && diedIn(n.Holds[k]) {
+		return n.Holds[k].Holder.Name()
 	}
 	return ""
 }
@@ -217,17 +184,17 @@ func (s *state) votesLine(w int) []string {
 		return nil
 	}
 	t, g := s.screen.theme, s.screen.glyphs
-	found := s.loadLock(s.run.scenario.Keys.Prefix + "1")
+	found := cmp.Or(s.loadLock(s.run.scenario.Keys.Prefix+"1"), new(keyspace.Lock))
 	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "votes ")
 	for i, addr := range s.run.quorum {
 		l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("%d ", i+1))
-		vote := keyspace.Vote{}
-		if found != nil {
-			if at := slices.IndexFunc(found.Votes, func(v keyspace.Vote) bool { return v.Node == addr }); at >= 0 {
-				vote = found.Votes[at]
+		name := ""
+		for _, v := range found.Votes {
+			if v.Node == addr {
+				name, _, _ = strings.Cut(v.Token, "~") // the load's own tokens begin with the client
 			}
 		}
-		switch name, _, _ := strings.Cut(vote.Token, "~"); { // the load's own tokens begin with the client
+		switch {
 		case s.run.faultLog.downNodes[fmt.Sprintf("node %d", i+1)]:
 			l.Put(t.bad, g.Fit(g.Cross+" down", 10))
 		case name == "":
@@ -236,5 +203,5 @@ func (s *state) votesLine(w int) []string {
 			l.Put(t.good, g.Fit(g.Dot+" "+s.redactOwner(name), 10))
 		}
 	}
-	return []string{l.String()}
+	return []string{l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("majority %d", keyspace.Quorum(len(s.run.quorum)))).String()}
 }

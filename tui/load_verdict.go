@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,27 +17,38 @@ import (
 // busyOver is the time span of the "held" percentage of a key.
 const busyOver = 10 * time.Second
 
-// runBlock draws the top of the page: caption, what to watch with its metrics, the keys as the
-// server has them, and the verdict. A low window cuts the caption to its first sentence. A
-// narrow window has the outcomes here, in one line.
-func (p *loadPage) runBlock(s *state, w int) []string {
-	body := s.frame().body
-	name, note := widget.Plain(s.run.scenario.Name), ""
+// captionBlock draws the name of the run, its caption in at most a number of lines, and what to look for.
+func (s *state) captionBlock(w, most int) []string {
+	note := ""
 	if s.run.scene >= 0 {
 		note = fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes))
 	}
-	if name == "" {
-		name = "scenario"
-	}
-	all := []string{s.ruleOf(w, name, note)}
-	agents := len(s.run.agents.all)
-	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
-		all = append(all, s.firstSentences(w, widget.Plain(s.run.scenario.Caption), max(2, body/8))...)
-	}
+	all := []string{s.ruleOf(w, cmp.Or(widget.Plain(s.run.scenario.Name), "scenario"), note)}
+	all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(s.run.scenario.Caption), most)...)
 	if s.run.scenario.Watch != "" {
 		all = append(all, s.lookFor(w))
 	}
-	all = append(all, s.figureLines(w)...)
+	return all
+}
+
+// errorLines draws the last error in at most a number of lines, and why the clients did not start.
+func (s *state) errorLines(w, most int) (all []string) {
+	if s.run.metrics.LastErr != "" {
+		all = s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), most)
+	}
+	return append(all, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(s.run.failed), 4)...)
+}
+
+// runBlock draws the top of the page: caption, what to watch with its metrics, the keys as the
+// server has them, and the verdict. A low window has no caption. A narrow window has the
+// outcomes here, in one line.
+func (p *loadPage) runBlock(s *state, w int) []string {
+	body, agents := s.frame().body, len(s.run.agents.all)
+	lines := 0
+	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
+		lines = max(2, body/8)
+	}
+	all := append(s.captionBlock(w, lines), s.figureLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
 	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
 	if agents == 0 || body >= roomForAgents {
@@ -45,13 +57,7 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	if w < roomForOutcomes {
 		all = append(all, s.outcomesLine(w))
 	}
-	if s.run.metrics.LastErr != "" {
-		all = append(all, s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), 2)...)
-	}
-	if s.run.failed != "" {
-		all = append(all, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(s.run.failed), 4)...)
-	}
-	return append(all, s.verdictBlock(w)...)
+	return append(append(all, s.errorLines(w, 2)...), s.verdictBlock(w)...)
 }
 
 // roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
@@ -62,16 +68,6 @@ const (
 	roomForAgents   = 26
 	roomForOutcomes = 110
 )
-
-// firstSentences draws a text in at most n lines. If the text is too long, it draws the first
-// sentence only.
-func (s *state) firstSentences(w int, text string, n int) []string {
-	if all := s.wrapped(w, 1, s.screen.theme.text, text, n+1); len(all) <= n {
-		return all
-	}
-	first, _, _ := strings.Cut(text, ". ")
-	return s.wrapped(w, 1, s.screen.theme.text, strings.TrimSuffix(first, ".")+".", n)
-}
 
 // figureLines draws the metrics with expectations.
 func (s *state) figureLines(w int) []string {
@@ -90,8 +86,7 @@ func (s *state) figureLines(w int) []string {
 	return all
 }
 
-// expectations returns the metrics with expectations, each with its status, and the majority of a
-// Redlock.
+// expectations returns the metrics with expectations, each with its status.
 func (s *state) expectations() []segment {
 	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
@@ -109,14 +104,6 @@ func (s *state) expectations() []segment {
 			continue
 		}
 		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, measured, x.Op, strings.TrimPrefix(x.String(), x.Figure+" "+x.Op+" "))})
-	}
-	if s.run.scenario.Lock.Kind.Quorum() && len(s.run.quorum) > 0 {
-		up := len(s.run.quorum) - len(s.run.faultLog.downNodes)
-		st := t.good
-		if up <= len(s.run.quorum)/2 {
-			st = t.bad
-		}
-		all = append(all, segment{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.run.quorum), len(s.run.quorum)/2+1)})
 	}
 	return all
 }

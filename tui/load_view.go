@@ -219,14 +219,10 @@ func (s *state) chartBlock(w, h int) []string {
 	}
 	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.run.metrics))+"/s")}
 	all = append(all, s.chart(w, h-2, values, s.screen.theme.chart, axisLabel)...)
-	foot := widget.NewLine(w).Pad(widget.Style{}, axis).Put(s.screen.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
-	for _, x := range s.faultColumns(w, each) {
-		foot.PadTo(widget.Style{}, x)
-		if x < w-5 && foot.Rest() == w-x {
-			foot.Put(s.screen.theme.warn, s.screen.glyphs.Alert)
-		}
-	}
-	foot.PadTo(widget.Style{}, w-4).Put(s.screen.theme.dim, "now")
+	room, end := w-axis-1, s.run.metrics.Began.Add(s.run.metrics.Elapsed.Truncate(time.Second))
+	v := timeWindow{end.Add(-time.Duration(room) * time.Second / time.Duration(each)), end, room}
+	foot := widget.NewLine(w)
+	putWords(foot, axis, slices.Concat([]word{{0, fmt.Sprintf("%d s ago", max(0, room)/each), s.screen.theme.dim}, {room - 3, "now", s.screen.theme.dim}}, s.faultWords(v, 0)))
 	return append(all, foot.String())
 }
 
@@ -238,19 +234,6 @@ func (s *state) columnsPerSecond(w int) int {
 		return 1
 	}
 	return max(1, min(8, (w-axis-1)/planned))
-}
-
-// faultColumns returns the columns of a chart at which a fault of the run began.
-func (s *state) faultColumns(w, each int) []int {
-	var all []int
-	for _, x := range s.run.faults {
-		ago := s.run.metrics.Elapsed.Truncate(time.Second) - x.from.Sub(s.run.metrics.Began)
-		if at := w - 1 - int(ago*time.Duration(each)/time.Second); x.from.After(s.run.metrics.Began) && at >= axis && at < w {
-			all = append(all, at)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // chart draws values in h lines, with labels at the top, the middle and the bottom.

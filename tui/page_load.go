@@ -261,7 +261,7 @@ func (s *state) overlaps() segment {
 	switch n := max(m.Violations.Overlap.Count, s.provenOverlaps()); {
 	case n > 0:
 		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(n, "overlap") + " "}
-	case m.Violations.StuckKey.Count > m.Violations.StuckKey.Excused || s.run.faultLog.lost():
+	case m.Violations.StuckKey.Count > m.Violations.StuckKey.Excused || s.run.faultLog.lost:
 		return segment{style: t.bad, text: g.Alert + " nobody can get a lock"}
 	case m.Violations.WorkOverlap.Count > 0:
 		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}

@@ -237,7 +237,7 @@ func (p *timelinePage) lane(s *state, l *widget.Line, names, row int, v timeWind
 	s.strip(l, id, v)
 }
 
-// axis draws the times above the lanes, or the names of visible faults.
+// axis draws the times above the lanes, and the faults where they began.
 func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Pad(widget.Style{}, 1)
 	edge := margin + names + 1
@@ -246,38 +246,15 @@ func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 	if p.span() <= 10*time.Second {
 		form = "15:04:05.0"
 	}
-	faults := s.faultNames(v)
+	var times []word
 	for x := 0; x+every/2 < v.w; x += every {
-		if len(faults) > 0 && x > 0 {
-			break
-		}
 		at := v.from.Add(v.to.Sub(v.from) / time.Duration(v.w) * time.Duration(x))
-		l.PadTo(widget.Style{}, edge+x).Put(s.screen.theme.dim, at.Local().Format(form))
+		times = append(times, word{x, at.Local().Format(form), s.screen.theme.dim})
 	}
-	for _, f := range faults {
-		l.PadTo(widget.Style{}, edge+f.cell).Put(s.screen.theme.warn, s.screen.glyphs.Alert+f.name+" ")
-	}
+	local := v
+	local.from, local.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
+	putWords(l, edge, slices.Concat(times[:min(1, len(times))], s.faultWords(local, len(form)+1), times))
 	return l.String()
-}
-
-// faultName is a fault and the cell of its start.
-type faultName struct {
-	cell int
-	name string
-}
-
-// faultNames returns the faults in a window. It omits a fault that starts too close to the one
-// before.
-func (s *state) faultNames(v timeWindow) []faultName {
-	v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
-	var all []faultName
-	for _, x := range s.run.faults {
-		f := faultName{max(10, int(v.cell(x.from))), string(x.kind)}
-		if v.shows(x.from, x.to) && (len(all) == 0 || all[len(all)-1].cell+2 < f.cell) {
-			all = append(all, f)
-		}
-	}
-	return all
 }
 
 // legend draws the owners of the letters in the selected lane, and the glyphs.

@@ -21,7 +21,7 @@ type timeline struct {
 	sampled  holds.Ledger         // on the clocks of the servers
 	exact    holds.Ledger         // of the keys of the load, on the local clock
 	overlaps map[string][]overlap // by key, found by the oracle of the load
-	marks    map[string][]mark    // of the first key of the load, by hold
+	told     map[string]told      // of the holds of the first key of the load
 	reads    map[string]bool      // by client of the load: its newest attempt was for reading
 	owners   map[string]int       // numbers by owner, in order of appearance
 	watched  time.Time            // of a copy: since when the locks are watched
@@ -95,7 +95,7 @@ func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
 func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock, marked string) {
 	several := lock.Limit() > 1
 	if newRun || c.overlaps == nil {
-		c.exact, c.overlaps, c.marks, c.reads = holds.Ledger{}, make(map[string][]overlap), nil, make(map[string]bool)
+		c.exact, c.overlaps, c.told, c.reads = holds.Ledger{}, make(map[string][]overlap), nil, make(map[string]bool)
 	}
 	for i := range events {
 		e := &events[i]
@@ -105,11 +105,8 @@ func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock,
 		c.owner(e.Owner())
 		id, at := ofLoad(e.Key), e.At
 		holder := keyspace.Holder{ID: e.Owner() + " " + e.Token, Label: e.Owner()} // some unsound kinds of lock give one token to several clients
-		switch e.Kind {
-		case loadgen.Acquired, loadgen.Renewed, loadgen.Counted, loadgen.EventKind(oracle.StaleWriteRefused), loadgen.EventKind(oracle.StaleWriteAccepted):
-			if e.Key == marked {
-				c.mark(e, lock)
-			}
+		if e.Key == marked {
+			c.mark(e, lock)
 		}
 		switch e.Kind {
 		case loadgen.Arrived:
@@ -219,14 +216,15 @@ func (n *lane) names(yield func(string) bool) {
 	}
 }
 
-// readers returns the number of current shared holds.
-func (n *lane) readers() (readers int) {
+// readers returns the names of the clients with current shared holds.
+func (n *lane) readers() (names []string) {
 	for _, h := range n.Holds {
 		if h.Shared && h.Lasts() {
-			readers++
+			names = append(names, h.Holder.Name())
 		}
 	}
-	return readers
+	slices.SortFunc(names, keyspace.CompareNames)
+	return names
 }
 
 // busy returns the fraction of a window in which the lock was held.
