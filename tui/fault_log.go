@@ -106,7 +106,7 @@ func (a *faultLog) onCalm(e *loadgen.Event) {
 	mine := h.token == e.Token
 	switch {
 	case e.Kind == loadgen.Renewed && mine && e.At.Sub(h.began) > a.lock.TTL:
-		a.retell(e, e.Token, fmt.Sprintf("%s renews {key}: it has it for %s, with a lease of %s", e.Owner(), humanize.Duration(e.At.Sub(h.began)), humanize.Setting(a.lock.TTL)))
+		a.retell(e, e.Token, fmt.Sprintf("%s renews its lease of %s: it has had {key} for %s", e.Owner(), humanize.Setting(a.lock.TTL), humanize.Duration(e.At.Sub(h.began))))
 	case e.Kind == loadgen.Counted && mine:
 		h.counts = cmp.Or(h.counts, "1") + ", " + strconv.Itoa(e.Depth)
 		a.holds[a.slot(e)] = h

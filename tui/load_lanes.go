@@ -140,6 +140,18 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 		_, look := t.ofOwner(h.letter)
 		told := s.timeline.told[h.Holder.ID]
 		until := told.until
+		for _, m := range told.marks {
+			glyph, st := s.look(m.kind)
+			switch m.kind {
+			case loadgen.Renewed:
+				glyph, st = "|", look.letter
+			case loadgen.Acquired, loadgen.Counted:
+				if glyph, st = m.label, look.letter; glyph == "" {
+					glyph, st = g.Across[8], look.fill
+				}
+			}
+			label(m.at, glyph, st)
+		}
 		switch {
 		case h.Lasts() && s.stateOf(one.client) == loadgen.Dead: // during its acquire
 			label(h.begin(), g.Dead, t.bad)
@@ -153,18 +165,6 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 			}
 			spans = append(spans, widget.Span{From: v.cell(h.end()), To: v.cell(until), Fill: t.bad, Kind: widget.Behind})
 			label(h.end(), g.Dead, t.bad)
-		}
-		for _, m := range told.marks {
-			glyph, st := s.look(m.kind)
-			switch m.kind {
-			case loadgen.Renewed:
-				glyph, st = "|", look.letter
-			case loadgen.Acquired, loadgen.Counted:
-				if glyph, st = m.label, look.letter; glyph == "" {
-					glyph, st = g.Across[8], look.fill
-				}
-			}
-			label(m.at, glyph, st)
 		}
 	}
 	return spans

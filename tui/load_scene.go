@@ -21,7 +21,7 @@ func (s *state) tellExpiry(events []keyspace.Event) {
 		case e.Kind == keyspace.Expired && len(e.Possible) == 0:
 			s.expired = *e
 		case e.Kind == keyspace.Acquired && e.Lock.ID() == s.expired.Lock.ID():
-			if s.notice.until.IsZero() {
+			if s.notice.until.IsZero() && s.run.scene < 0 {
 				s.notify(fmt.Sprintf("The lease of %s on %s expired; %s has it now.", s.redactOwner(s.expired.Holder.Name()), s.redactKey(e.Lock.Key), s.redactOwner(e.Holder.Name())))
 			}
 			s.expired = keyspace.Event{}
@@ -95,6 +95,9 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 	if holder != "" && s.stateOf(holder) == loadgen.Dead { // during its acquire
 		dead = holder
 	}
+	if sound && holder != "" && found != nil && len(found.Holders) > 0 && found.Holders[0].Label != holder {
+		found = nil // older than the report of the client
+	}
 	verb := map[bool]string{true: "written by ", false: "held by "}[s.run.scenario.Lock.Kind == loadgen.RW]
 	switch {
 	case !s.run.metrics.Running && s.run.metrics.Acquired > 0:
@@ -111,6 +114,8 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 		l.Put(t.bad, s.screen.glyphs.Dead+" "+s.redactOwner(dead)+" is dead, "+until)
 	case n != nil && holder == "" && !sound:
 		l.Put(t.dim, "free") // a stored token that is left names no client
+	case holder == "" && s.run.playsRedlock() && len(s.run.quorum)-len(s.run.faultLog.downNodes) < keyspace.Quorum(len(s.run.quorum)):
+		l.Put(t.bad, "no majority of the servers is up: nobody can get it")
 	case found != nil && len(found.Holders) > 0 && holder == "" && len(found.Votes) > 0 && found.HolderVotes() < keyspace.Quorum(len(found.Votes)):
 		l.Put(t.strong, "nobody holds it").Put(t.text, fmt.Sprintf(": %s left over, %d needed", humanize.Plural(found.HolderVotes(), "vote"), keyspace.Quorum(len(found.Votes))))
 	case found != nil && len(found.Holders) > 0:
@@ -203,5 +208,5 @@ func (s *state) votesLine(w int) []string {
 			l.Put(t.good, g.Fit(g.Dot+" "+s.redactOwner(name), 10))
 		}
 	}
-	return []string{l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("majority %d", keyspace.Quorum(len(s.run.quorum)))).String()}
+	return []string{l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("needs %d", keyspace.Quorum(len(s.run.quorum)))).String()}
 }

@@ -14,6 +14,7 @@ import (
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
+	"locktop/tui/widget"
 )
 
 // The present second is not complete: it would look like a collapse.
@@ -597,6 +598,20 @@ func TestTheFaultLog(t *testing.T) {
 			drive(t, w, func(d *driver) { play(d.size(170, 40).press("3"), g) })
 		})
 	}
+}
+
+// The votes that an attempt leaves behind are no holder.
+func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
+	w, g := played()
+	g.m.Running = true
+	drive(t, w, func(d *driver) {
+		d.app.run.scenario.Lock.Kind = loadgen.Redlock
+		found := &keyspace.Lock{Holders: []keyspace.Holder{{ID: "client-1~a", Label: "client-1"}}, Votes: []keyspace.Vote{{Token: "client-1~a"}, {Token: "client-1~a"}, {}, {}, {}}}
+		l := widget.NewLine(80)
+		d.app.keyState(l, "load:1", new(lane), found)
+		check.Contains(t, l.String(), "2 votes left over, 3 needed")
+		check.False(t, strings.Contains(l.String(), "held by"), "%s", l.String())
+	})
 }
 
 // Each kind of violation has its word among the outcomes, its sentence in the verdict and in the
