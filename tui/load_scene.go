@@ -106,7 +106,7 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(len(readers), "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
 	case len(readers) > 0:
 		l.Put(t.text, "read by ").Put(t.strong, listed(readers, 3, len(readers)))
-	case dead != "" && found != nil:
+	case dead != "" && (found != nil || dead == holder):
 		until := "without a TTL: locked for ever"
 		if leased {
 			until = "locked for " + humanize.Duration(left) + " more"

@@ -96,7 +96,7 @@ var claims = map[string][]string{
 	"several-keys":     {"dies without releasing", "has run out: client-", "✓ 0 overlaps"},
 	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
-	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "no client could acquire one key", "▲ nobody can get a lock"},
+	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "no client could acquire one key", "▲ nobody can get a lock", "✝ client-", " is dead, without a TTL: locked for ever"},
 	"exists-set":       {"OVERLAP", "the known flaw of classic/exists-set"},
 	"getset-skew":      {"the clock of client-", "OVERLAP", ", as expected", "the known flaw of classic/getset"},
 	"blind-delete":     {"another client's", "OVERLAP", "held by client-"},
