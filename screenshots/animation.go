@@ -16,7 +16,7 @@ import (
 // frameEvery is the time between two frames of an animation.
 const frameEvery = 400 * time.Millisecond
 
-// animate records an animation. If a program that it needs is missing, it prints
+// animate records an animation, and its last frame as an image. If a program that it needs is missing, it prints
 // that and writes nothing.
 func (s shot) animate(ctx context.Context, term *terminal, title, work, folder string) error {
 	for _, tool := range []string{"rsvg-convert", "ffmpeg", "gifsicle"} {
@@ -33,6 +33,11 @@ func (s shot) animate(ctx context.Context, term *terminal, title, work, folder s
 		text, err := term.capture(ctx)
 		if err != nil {
 			return err
+		}
+		if i == s.frames-1 {
+			if err := write(ctx, filepath.Join(folder, s.name), svg.Draw(title, text, columns, rows)); err != nil {
+				return err
+			}
 		}
 		name := filepath.Join(frames, fmt.Sprintf("%03d.svg", i))
 		if err := os.WriteFile(name, svg.Draw(title, text, columns, rows), 0o644); err != nil {

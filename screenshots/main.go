@@ -1,7 +1,7 @@
 // Screenshots makes the images of this directory. It builds locktop, runs it in
 // a terminal, presses keys and draws the real screen.
 //
-//	go run ./screenshots [-o FOLDER]
+//	go run ./screenshots [-o FOLDER] [NAME...]
 //
 // It needs tmux, rsvg-convert for PNG, and ffmpeg and gifsicle for the animation.
 package main
@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"locktop/tui/svg"
@@ -43,6 +44,9 @@ func takeAll(ctx context.Context, folder string) (err error) {
 		return err
 	}
 	for _, s := range shots() {
+		if names := flag.Args(); len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
 		if err := s.take(ctx, work, program, folder); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"html"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"locktop/internal/check"
+	"locktop/loadgen/scenarios"
 )
 
 // terminalFor runs a shell script in a terminal that is closed at the end of
@@ -58,4 +62,27 @@ func TestWaitForEndsWithTheContextAndRejectsABadPattern(t *testing.T) {
 
 func TestAProgramThatFailsIsReportedWithItsOutput(t *testing.T) {
 	check.ErrorContains(t, run(t.Context(), "sh", "-c", "echo no such luck; exit 1"), "no such luck")
+}
+
+var inTag = regexp.MustCompile(`<[^>]+>`)
+
+// The README says of each picture what the picture shows, and the picture is of the scene that it names.
+func TestThePicturesShowWhatTheReadmeSays(t *testing.T) {
+	readme := string(check.Must(os.ReadFile("../README.md"))(t))
+	for _, s := range shots() {
+		if s.alt == "" {
+			continue
+		}
+		file := map[bool]string{true: ".gif", false: ".svg"}[s.frames > 0]
+		check.Contains(t, readme, "!["+s.alt+"](screenshots/"+s.name+file+")")
+		picture := string(check.Must(os.ReadFile(s.name + ".svg"))(t))
+		words := strings.Join(strings.Fields(html.UnescapeString(inTag.ReplaceAllString(picture, " "))), " ")
+		check.Contains(t, picture, "<title>"+strings.TrimSpace("locktop demo "+s.scene)+"</title>")
+		for _, text := range s.shows {
+			check.True(t, strings.Contains(words, text), "%s.svg does not show %q: %s", s.name, text, words)
+		}
+		if _, known := scenarios.Find(s.scene); s.scene != "" {
+			check.True(t, known, "%s: there is no scene %s", s.name, s.scene)
+		}
+	}
 }

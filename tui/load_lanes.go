@@ -77,7 +77,7 @@ func (s *state) sceneWindow(w int) (v timeWindow, now time.Time) {
 
 // lanesBlock draws the past of the first key in at most h lines, one for each client, and what the client does now.
 func (s *state) lanesBlock(w, h int) []string {
-	const names, words = 10, 16
+	const names, words = 10, 17
 	t, g, key := s.screen.theme, s.screen.glyphs, s.run.scenario.Keys.Prefix+"1"
 	v, now := s.sceneWindow(max(1, w-names-words-2))
 	all := []string{s.ruleOf(w, s.redactKey(key), s.sentence("exact", "| renewed", g.Behind+" lease", g.Dashed+" waits"))}

@@ -212,6 +212,7 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 			caption := strings.Join(strings.Fields(scene.Caption), " ")
 			lesson, _, _ := strings.Cut(caption, ". ")
 			check.True(t, strings.Contains(screenWords(d), caption) && strings.Contains(d.line("▌"), lesson), "the caption of %s is cut:\n%s", scene.Name, d.screen())
+			check.True(t, len(d.app.screen.glyphs.Wrap(caption, 78, 9)) <= 2 && len(lesson) < 56, "the caption of %s fills more than two lines, or its first sentence more than one", scene.Name)
 			check.True(t, i != 0 || strings.HasSuffix(d.line("a  hot-key"), "▐"), "no scroll bar at the beginning:\n%s", d.screen())
 			d.press("down")
 		}
