@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"locktop/internal/check"
-	"locktop/loadgen/scenarios"
 )
 
 // terminalFor runs a shell script in a terminal that is closed at the end of
@@ -80,9 +79,6 @@ func TestThePicturesShowWhatTheReadmeSays(t *testing.T) {
 		check.Contains(t, picture, "<title>"+strings.TrimSpace("locktop demo "+s.scene)+"</title>")
 		for _, text := range s.shows {
 			check.True(t, strings.Contains(words, text), "%s.svg does not show %q: %s", s.name, text, words)
-		}
-		if _, known := scenarios.Find(s.scene); s.scene != "" {
-			check.True(t, known, "%s: there is no scene %s", s.name, s.scene)
 		}
 	}
 }

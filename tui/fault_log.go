@@ -83,7 +83,7 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 	switch e.Kind {
 	case loadgen.Acquired:
 		a.onAcquired(e)
-	case loadgen.Released, loadgen.Expired, loadgen.Lost:
+	case loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Failed:
 		if h := a.holds[a.slot(e)]; h.token == e.Token {
 			delete(a.holds, a.slot(e))
 		}

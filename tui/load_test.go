@@ -600,7 +600,7 @@ func TestTheFaultLog(t *testing.T) {
 	}
 }
 
-// The votes that an attempt leaves behind are no holder.
+// The votes that an attempt leaves behind are no holder, and neither is a client whose release has failed.
 func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 	w, g := played()
 	g.m.Running = true
@@ -611,6 +611,10 @@ func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 		d.app.keyState(l, "load:1", new(lane), found)
 		check.Contains(t, l.String(), "2 votes left over, 3 needed")
 		check.False(t, strings.Contains(l.String(), "held by"), "%s", l.String())
+		g.addEvents(acquired(1, "load:1", 0))
+		check.Equal(t, d.wait(tickInterval).app.timeline.lane(ofLoad("load:1"), nil, d.app.now).holder(), "client-1", "the holder is")
+		g.addEvents(on(loadgen.Failed, 1, "load:1", 0))
+		check.Equal(t, d.wait(tickInterval).app.timeline.lane(ofLoad("load:1"), nil, d.app.now).holder(), "", "after a failed release the holder is")
 	})
 }
 

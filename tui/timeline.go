@@ -114,6 +114,9 @@ func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock,
 			c.exact.Wait(id, e.Owner(), at)
 		case loadgen.TimedOut, loadgen.Refused, loadgen.Failed:
 			c.exact.Leave(id, e.Owner(), at)
+			if e.Token != "" { // the release has failed, and the client has left
+				c.exact.End(id, holder.ID, at, keyspace.Released)
+			}
 		case loadgen.Acquired:
 			c.exact.Leave(id, e.Owner(), at)
 			c.exact.Begin(id, holder, e.Shared || several, at)
