@@ -83,7 +83,7 @@ func (a *app) askRescan() {
 		a.reject("only a server can be scanned again")
 	case a.config.Production:
 		a.dialog = &menu{title: "scan all keys of " + a.address() + " now?", about: []string{"Without the limit of --budget, the scan takes as much of the server's time as it can get."},
-			choices: []choice{{key: "y", label: "scan now", pick: scan}}, closer: rescan}
+			choices: []choice{{key: "y", label: "scan now", pick: scan}}}
 	default:
 		_, _ = scan(&a.state)
 	}

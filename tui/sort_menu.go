@@ -11,7 +11,7 @@ const severityOrder = "severity"
 
 // sortMenu returns the menu of the columns to sort by, with the words of their titles.
 func (p *locksPage) sortMenu() *menu {
-	m := &menu{title: "sort by", closer: sortMenu}
+	m := &menu{title: "sort by"}
 	taken := "jkqv" // keys of a menu, and of the severity
 	add := func(key, label, detail string, column int) {
 		if column == p.sort {
