@@ -54,7 +54,7 @@ During a run, an agent that does not reach the control server for 10 s, or whose
 coordinator is gone, stops its clients and releases what they hold.`,
 		Example: `  locktop agent --control redis://ctl:6379
   locktop agent --control redis://ctl:6379 --allow redis://target:6379 --once
-  for host in a b c d; do ssh $host locktop agent --once --control redis://ctl:6379 --allow redis://target:6379 & done`,
+  for h in a b c; do ssh $h locktop agent --control redis://ctl:6379 --allow redis://db:6379 & done`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) 
 	if o.control == "" {
 		return usageErrorf("as in --control redis://ctl:6379", "an agent needs --control: where it waits for work")
 	}
-	control, err := p.connect(ctx, c.WithURL(o.control))
+	control, err := p.connect(ctx, c.WithURL("--control", o.control))
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) 
 func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, error) {
 	all := make(map[string]*connect.Flags)
 	for _, url := range o.allow {
-		one := c.Elsewhere(url)
+		one := c.Elsewhere("--allow", url)
 		addr, _, err := one.Server()
 		if err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 	for _, addr := range t.Addresses {
 		flags, found := allowed[addr]
 		if !found {
-			flags = c.Elsewhere("redis://" + addr)
+			flags = c.Elsewhere("--control", "redis://"+addr)
 		}
 		if flags, err = flags.WithDatabase(fmt.Sprint(t.DB)); err != nil {
 			release()

@@ -131,12 +131,15 @@ func endSignals(root *cobra.Command, args []string) []os.Signal {
 }
 
 // Documentation returns the command line for manual pages. The description of each
-// command ends with the exit codes.
+// command ends with the exit codes, the variables and the files.
 func Documentation() *cobra.Command {
 	root := new(program).rootCommand()
 	addCompletion(root)
 	for _, cmd := range append(root.Commands(), root) {
-		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n# EXIT CODES\n\n" + strings.ReplaceAll("\n"+strings.TrimSpace(exitCodes), "\n", "\n\n") + "\n"
+		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".")
+		for _, part := range [][2]string{{"EXIT CODES", exitCodes}, {"ENVIRONMENT", environment}, {"FILES", files}} {
+			cmd.Long += "\n\n# " + part[0] + "\n\n" + strings.ReplaceAll("\n"+strings.TrimSpace(part[1]), "\n", "\n\n") + "\n"
+		}
 	}
 	return root
 }
@@ -225,6 +228,14 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
+}
+
+// oneOrNone returns an error if there are two arguments or more.
+func oneOrNone(cmd *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return nil
+	}
+	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one argument at most", cmd.CommandPath())
 }
 
 func (p *program) versionCommand() *cobra.Command {

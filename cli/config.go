@@ -30,7 +30,7 @@ line number. It connects to no server and runs no password command.`,
 		Example: `  mkdir -p ~/.config/locktop; locktop config > ~/.config/locktop/config.yaml
   locktop config --check
   locktop config --check new.yaml`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneOrNone,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case check:

@@ -57,6 +57,10 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 	doc, said := listedOn(t, "--context", "prod")
 	lockNamed(t, doc, "mine:1")
 	check.True(t, said == "", "it says %q", said)
+	t.Setenv("LOCKTOP_CONTEXT", "prod")
+	doc, _ = listedOn(t)
+	lockNamed(t, doc, "mine:1")
+	locktop(t, "list", "-p", "1").fails(t, exitNoConnect, "127.0.0.1:1")
 
 	var s selection
 	var look screenFlags

@@ -130,7 +130,7 @@ func clusterClient(t *testing.T, c *servertest.Cluster) server.Client {
 	t.Helper()
 	var f connect.Flags
 	f.FlagSet()
-	target := check.Must(f.WithURL("redis://"+c.Addrs()[0]).AsCluster().Open(t.Context(), connect.Prompt{}))(t)
+	target := check.Must(f.WithURL("--url", "redis://"+c.Addrs()[0]).AsCluster().Open(t.Context(), connect.Prompt{}))(t)
 	t.Cleanup(target.Close)
 	rdb, _, err := target.Writer()
 	check.NoError(t, err)
@@ -391,7 +391,10 @@ func within(t *testing.T, limit time.Duration, holds func() bool) {
 func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 	const at, away, agents = "-u redis://127.0.0.1:1", "-u redis://10.1.2.3:6379", "--control redis://127.0.0.1:2 --agents "
 	for args, want := range map[string]string{
-		"agent": "an agent needs --control",
+		"config a b": "config takes one argument at most", "demo a b": "one argument", "load a b": "one argument", "scenarios a b": "one argument", "formats a b": "one argument",
+		"help nosuch": "unknown command", "export --web.listen-address nosuch": "as in --web.listen-address 127",
+		"agent --control zzz": "--control is not a Redis address",
+		"agent":               "an agent needs --control",
 		"agent --control redis://127.0.0.1:1 " + at: "unknown flag -u",
 		"load --agents 2":                                   "--agents needs --control",
 		"load --control redis://127.0.0.1:1":                "--control needs --agents",

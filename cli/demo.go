@@ -31,7 +31,7 @@ of scenes. With a name the demo begins with that scene; locktop scenarios lists 
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,
-		Args:      cobra.MaximumNArgs(1),
+		Args:      oneOrNone,
 		ValidArgs: scenarios.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))

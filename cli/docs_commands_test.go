@@ -239,6 +239,39 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 	check.True(t, count != 0, "there is none")
 }
 
+// The help has every variable that the program reads, and every variable, flag and exit code that a page names exists.
+func TestTheVariablesFlagsAndExitCodesOfTheDocsExist(t *testing.T) {
+	t.Parallel()
+	source := ""
+	for _, path := range append(check.Must(filepath.Glob("*.go"))(t), check.Must(filepath.Glob("connect/*.go"))(t)...) {
+		if !strings.HasSuffix(path, "_test.go") {
+			source += readText(t, path)
+		}
+	}
+	for _, read := range compiled(`(?:Getenv|LookupEnv)\("(\w+)"`).FindAllStringSubmatch(source, -1) {
+		check.True(t, strings.Contains(environment, read[1]), "the help has no %s", read[1])
+	}
+	flags := map[string]bool{"--delete-emptydir-data": true, "--name": true} // of kubectl, and of any program
+	parsing.Lock()
+	for _, cmd := range append(documented().Commands(), documented()) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { flags["--"+f.Name] = true })
+	}
+	parsing.Unlock()
+	known := environment + readText(t, "../internal/testtier/testtier.go")
+	for _, page := range docPages(t) {
+		text := readText(t, "../"+page)
+		for _, name := range compiled(`\b(?:(?:LOCKTOP|REDISCLI|XDG|NO)_[A-Z_]+|REDIS_URL)\b`).FindAllString(text, -1) {
+			check.True(t, strings.Contains(known, name), "%s: no program reads %s", page, name)
+		}
+		for _, at := range compiled("`(--[a-z][a-z0-9.-]*)").FindAllStringSubmatch(text, -1) {
+			check.True(t, flags[at[1]], "%s: there is no flag %s", page, at[1])
+		}
+		for _, at := range compiled(`(?:[Ee]xit code (?:is (?:then )?|of )?|exits with |code )(\d+)\b`).FindAllStringSubmatch(text, -1) {
+			check.True(t, compiled(`(?m)(^  |, )`+at[1]+`\b`).MatchString(exitCodes), "%s: there is no exit code %s", page, at[1])
+		}
+	}
+}
+
 func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {
 	t.Parallel()
 	root := Documentation()
@@ -247,7 +280,7 @@ func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {
 		cmd.SetOut(&out)
 		check.NoError(t, cmd.Help())
 		for line := range strings.Lines(out.String()) {
-			check.True(t, widget.Width(line) <= 120, "%s has a line that is too long: %s", cmd.Name(), line)
+			check.True(t, widget.Width(line) <= 100, "%s has a line that is too long: %s", cmd.Name(), line)
 		}
 		for _, example := range strings.Split(cmd.Example, "\n") {
 			example = compiled(`(\S)   *.*`).ReplaceAllString(strings.TrimSpace(example), "$1")

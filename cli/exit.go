@@ -46,6 +46,27 @@ const exitCodes = `  0    success
   130  interrupted (SIGINT), 143 (SIGTERM), 129 (SIGHUP: the terminal was closed)
 `
 
+// environment is the explanation of the variables in the help. The screen's libraries read the last line.
+const environment = `  LOCKTOP_CONTEXT             context, if no flag says where
+  LOCKTOP_URL, REDIS_URL      address, if no flag or context says where; the first one counts
+  REDISCLI_AUTH               password, unless a flag, the address or the context has one
+  LOCKTOP_SENTINEL_PASS       password of the Sentinels
+  XDG_CONFIG_HOME             directory of locktop/config.yaml (default: ~/.config)
+  XDG_STATE_HOME              directory of locktop/audit.jsonl (default: ~/.local/state)
+  NO_COLOR                    print no colours
+  TERM                        with dumb, the screen has no styles
+  LC_ALL, LC_CTYPE, LANG      without UTF-8, the screen has ASCII and no colours
+  TMUX, STY                   the screen copies by way of tmux or screen
+  SUDO_USER, USER             names for the audit log, beside the user ID
+  GOGC                        setting of Go's memory, instead of locktop's own
+  COLORTERM, CLICOLOR, CLICOLOR_FORCE  colours of the terminal
+`
+
+// files is the explanation of the files in the manual pages.
+const files = `  ~/.config/locktop/config.yaml           contexts, keys, commands; see locktop config
+  ~/.local/state/locktop/audit.jsonl      a line before and after each action
+`
+
 // exitError is an error with an exit code and, if the user can do something, a hint.
 type exitError struct {
 	code int

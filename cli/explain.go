@@ -66,9 +66,9 @@ waited. It covers an hour around --at, at the last hour of a directory, and at a
 file. --at takes %s (before the end).
 
 A sentence says what the recording proves, and no more: whether a client worked, hung or
-froze is not known, and "released it" needs the message of its library. Frames of a recording are about a
-second apart: "at least" and "at most" mark what they bound. Many formats do not show their
-waiters; then the cost is not known.
+froze is not known, and "released it" needs the message of its library. Frames of a
+recording are about a second apart: "at least" and "at most" mark what they bound. Many
+formats do not show their waiters; then the cost is not known.
 
 The causes:
 %s`, explainFrom, explainMost, humanize.MomentForms, meanings(keyspace.Causes())),

@@ -91,7 +91,7 @@ keys and owners, but no tokens; only its owner can read it.
 Keys, owners and tokens are no labels, except the keys in --lock-metric and the patterns
 of --classes.`,
 		Example: `  locktop export -u redis://db.internal:6379
-  locktop export --context orders --context billing --web.listen-address :9121 --web.config.file web.yml
+  locktop export --context orders --context billing --web.config.file web.yml
   locktop export --lock-metric lock:nightly-report --classes
   locktop export --record /var/lib/locktop/recording --keep 48h --keep-size 2GiB
   locktop export --web.listen-address none --textfile /var/lib/node_exporter/locktop.prom`,
@@ -185,7 +185,7 @@ type exportTarget struct {
 // addTargets adds a target for each URL and each context of the flags, or the one of the
 // environment.
 func (e *export) addTargets(c *connect.Flags, s selection) error {
-	all := slices.Concat(render.Each(e.options.urls, c.WithURL), render.Each(e.options.contexts, c.WithContext))
+	all := slices.Concat(render.Each(e.options.urls, func(url string) *connect.Flags { return c.WithURL("--url", url) }), render.Each(e.options.contexts, c.WithContext))
 	if len(all) == 0 {
 		all = append(all, c)
 	}

@@ -47,7 +47,7 @@ format it also prints the source of its facts, with its version, and samples.`,
 		Example: `  locktop formats
   locktop formats redisson
   locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneOrNone,
 		RunE: func(_ *cobra.Command, names []string) error {
 			if asJSON && asMarkdown {
 				return usageErrorf("", "--json and --markdown exclude each other")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -70,7 +71,7 @@ func meanings(problems []keyspace.Problem) string {
 	all, last := "", ""
 	for _, p := range problems {
 		if p.ID != last {
-			all += fmt.Sprintf("\n    %-20s  %s", p.ID, p.Meaning)
+			all += fmt.Sprintf("\n    %-20s  %s", p.ID, strings.ReplaceAll(ansi.Wordwrap(p.Meaning, 72, ""), "\n", "\n"+strings.Repeat(" ", 26)))
 		}
 		last = p.ID
 	}
@@ -96,10 +97,10 @@ func printUsage(out io.Writer, cmd *cobra.Command) {
 		}
 	}
 	for _, set := range sections(cmd) {
-		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(110))
+		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(95))
 	}
 	if !cmd.HasParent() {
-		fmt.Fprintf(out, "\nExit codes:\n%s", exitCodes)
+		fmt.Fprintf(out, "\nEnvironment:\n%s\nExit codes:\n%s", environment, exitCodes)
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
@@ -177,8 +178,17 @@ func typeName(f *pflag.Flag) string {
 // a shell or with an unknown one, where cobra would print the help and succeed.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, _, err := root.Find(args); err != nil || found == root {
+					return command(root, args)
+				}
+				return nil
+			}
+		case "completion":
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, func(*cobra.Command, []string) error {
 				return usageErrorf("see locktop completion --help", "completion takes the name of a shell: bash, fish, powershell, zsh")
 			}

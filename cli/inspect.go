@@ -75,6 +75,38 @@ func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// Limits of the completion of KEY.
+const (
+	completionTime = time.Second
+	completionKeys = 100
+)
+
+// completeKeys returns the completion of KEY: the locks of the server of c that begin with what is typed, as many as a
+// scan within the budget finds in a short time. It asks nothing and runs no program.
+func completeKeys(c *connect.Flags, s *selection) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begin string) (keys []cobra.Completion, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		if len(args) > 0 || applyContext(c, s, nil, nil) != nil || c.Interactive() {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		t, err := c.Open(ctx, connect.Prompt{})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer t.Close()
+		s.databases = c.AllDatabases()
+		s.match = []string{strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(begin) + "*"}
+		snap, _ := s.scanOf(t, nil).Snapshot(ctx)
+		for _, l := range s.filter(snap).Locks {
+			if word, ok := shell.Word(l.Key); ok && !strings.HasPrefix(word, `"`) && len(keys) < completionKeys {
+				keys = append(keys, cobra.CompletionWithDesc(l.Key, l.Format))
+			}
+		}
+		return keys, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // keyArguments returns the arguments that name key in a command.
 func keyArguments(key string) []string {
 	switch _, ok := shell.Word(key); {

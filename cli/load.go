@@ -140,12 +140,13 @@ inconclusive: a server was unreachable, or a scene did not show its claim;
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo
-  locktop load --json > before.json; locktop load --baseline before.json --threshold 'wait.p99 < 110% of baseline'
+  locktop load --json > before.json
+  locktop load --baseline before.json --threshold 'wait.p99 < 110% of baseline'
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
   locktop load freeze --exec 'python3 my_client.py' --versus mutex --clients 10
   locktop load hot-key --control redis://ctl:6379 --agents 4 --clients 2000
   locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneOrNone,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.load(cmd.Context(), &c, &o, args)
 		},
@@ -308,7 +309,7 @@ bound. No name of a key or an owner is in the file, unless --names.`,
   locktop scenarios freeze > mine.yaml
   locktop scenarios --from /var/lib/locktop/recording --at 03:00 --for 15m > night.yaml
   locktop scenarios --from night.lockrec --match 'job:*' > jobs.yaml`,
-		Args:                  cobra.MaximumNArgs(1),
+		Args:                  oneOrNone,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     cobra.FixedCompletions(scenarios.Names(), cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {

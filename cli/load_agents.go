@@ -50,7 +50,7 @@ func (o *loadOptions) target(c *connect.Flags) (agents.Target, error) {
 	if len(o.redlock) > 0 {
 		flags = nil
 		for _, url := range o.redlock {
-			flags = append(flags, c.WithURL(url))
+			flags = append(flags, c.WithURL("--redlock", url))
 		}
 	}
 	for _, f := range flags {
@@ -87,7 +87,7 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 	if err != nil {
 		return nil, nil, err
 	}
-	control, err := p.connect(ctx, c.Elsewhere(o.control))
+	control, err := p.connect(ctx, c.Elsewhere("--control", o.control))
 	if err != nil {
 		return nil, nil, fmt.Errorf("control server: %w", err)
 	}

@@ -88,7 +88,7 @@ func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOption
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	var titles []string
 	for _, url := range o.redlock {
-		t, err := p.dialLocal(ctx, c.WithURL(url), o.force)
+		t, err := p.dialLocal(ctx, c.WithURL("--redlock", url), o.force)
 		if err != nil {
 			g.close()
 			return nil, err

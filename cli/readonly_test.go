@@ -246,6 +246,8 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
 	got := locktop(t, append([]string{"watch", "--for", "2s"}, as...)...)
 	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
+	typed := locktop(t, append([]string{"__complete", "who"}, append(as, "lock:")...)...)
+	check.True(t, strings.HasPrefix(typed.out, "lock:a\t") && !strings.Contains(typed.out, "orders"), "KEY is completed as %s", typed.out)
 	checkNothingRefused(t, addr)
 	for _, c := range []struct{ without, said string }{
 		{"-time -info -dbsize", "this user may not run DBSIZE, INFO, TIME"},

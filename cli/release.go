@@ -85,6 +85,7 @@ $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or wh
 			return p.release(cmd.Context(), &c, &s, &o, k.key)
 		},
 	}
+	cmd.ValidArgsFunction = completeKeys(&c, &s)
 	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), o.flags())
 	return cmd
 }

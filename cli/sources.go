@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,9 @@ func (p *program) readCommand(cmd *cobra.Command, check func() error, run func(c
 		}
 		defer r.target.Close()
 		return run(cmd.Context(), &r, args)
+	}
+	if strings.Contains(cmd.Use, "KEY") {
+		cmd.ValidArgsFunction = completeKeys(&r.flags, &r.selection)
 	}
 	cmdFlags(cmd, append([]*pflag.FlagSet{r.flags.FlagSet(), r.selection.flags()}, sets...)...)
 	return cmd

@@ -124,7 +124,7 @@ func (c *Flags) address() (endpoint, error) {
 	case c.given("socket") && tcp:
 		return endpoint{}, usagef("", "--socket already says where: leave out --host and --port")
 	case c.given("url"):
-		return parseURL("--url", c.url)
+		return parseURL(cmp.Or(c.origin, "--url"), c.url)
 	case c.given("socket"):
 		return endpoint{network: "unix", addr: c.socket}, nil
 	case c.contextURL != "":

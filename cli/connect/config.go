@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,12 +67,16 @@ func definedContexts(contexts map[string]Context) string {
 func definedNames(contexts map[string]Context) []string { return slices.Sorted(maps.Keys(contexts)) }
 
 // Context reads the context that the flags name, and uses its address. It returns the
-// zero Context if the flags name none.
+// zero Context if the flags name none. Without a flag that says where, LOCKTOP_CONTEXT names it.
 func (c *Flags) Context() (Context, error) {
+	where := c.addressGiven() || c.given("redlock") || c.given("sentinel")
+	if !where {
+		c.context = cmp.Or(c.context, os.Getenv("LOCKTOP_CONTEXT"))
+	}
 	if c.context == "" {
 		return Context{}, nil
 	}
-	if c.addressGiven() || c.given("redlock") || c.given("sentinel") {
+	if where {
 		return Context{}, usagef("", "--context already says where: leave out the flags that do")
 	}
 	of, err := loadContext(c.context)

@@ -45,7 +45,7 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		"redis://10.0.0.1:6380":            {network: "tcp", addr: "10.0.0.1:6380"},
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
 	} {
-		other := c.Elsewhere(url)
+		other := c.Elsewhere("--allow", url)
 		check.ErrorIs(t, other.checkTopology(), nil)
 		e, err := other.resolve()
 		check.True(t, err == nil && e == want, "%s: %+v, %v", url, e, err)

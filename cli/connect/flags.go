@@ -18,6 +18,7 @@ import (
 // Flags holds the values of the connection flags. FlagSet must be called before all
 // other methods, and the flag set must be parsed.
 type Flags struct {
+	origin            string // the flag of url; "" is --url
 	context           string // name in the configuration file
 	contextURL        string // URL of the context
 	contextRead       bool   // Context has read it
@@ -61,10 +62,11 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	return set
 }
 
-// WithURL returns a copy of the flags with another value of --url.
-func (c *Flags) WithURL(url string) *Flags {
+// WithURL returns a copy of the flags with another value of --url. Errors name origin, the flag
+// that has it.
+func (c *Flags) WithURL(origin, url string) *Flags {
 	other := c.set("url")
-	other.url = url
+	other.origin, other.url = origin, url
 	return other
 }
 
@@ -76,10 +78,10 @@ func (c *Flags) WithContext(name string) *Flags {
 }
 
 // Elsewhere returns flags for a server that has nothing to do with the one of c. They have the
-// certificates and the time-out of c. Everything else comes from url: the password of one
-// server never goes to another.
-func (c *Flags) Elsewhere(url string) *Flags {
-	other := &Flags{url: url, security: c.security, timeout: c.timeout, elsewhere: true}
+// certificates and the time-out of c. Everything else comes from url, the value of the flag origin:
+// the password of one server never goes to another.
+func (c *Flags) Elsewhere(origin, url string) *Flags {
+	other := &Flags{origin: origin, url: url, security: c.security, timeout: c.timeout, elsewhere: true}
 	other.security.tls = false
 	other.given = func(flag string) bool { return flag == "url" }
 	return other

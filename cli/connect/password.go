@@ -52,6 +52,9 @@ func (c *Flags) rotates() bool {
 	return origin != ""
 }
 
+// Interactive reports whether to connect may ask the user, or run a program.
+func (c *Flags) Interactive() bool { return c.askPass || c.rotates() || c.sshHost() != "" }
+
 // AskPassword asks for the password if --askpass is set, and clears that flag. It asks the
 // command or the file that has the password for the first time. Open does so by itself.
 func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
