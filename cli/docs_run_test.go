@@ -64,10 +64,10 @@ var docPlaces = []docPlace{
 	{"ssh $host ", text("")}, // four hosts that are this one
 
 	// ports of this machine, which may be in use
-	{" --web.listen-address :9121", text("")},
-	{" --web.listen-address=:9121", text("")},
+	{" --web.listen-address :15625", text("")},
+	{" --web.listen-address=:15625", text("")},
 	{"locktop export", text("locktop export --web.listen-address 127.0.0.1:0")},
-	{"http://127.0.0.1:9121", func(s *docSite) string { return s.exporter }},
+	{"http://127.0.0.1:15625", func(s *docSite) string { return s.exporter }},
 
 	// folders
 	{"/usr/local/bin/", func(s *docSite) string { return s.dir + "/bin/" }},

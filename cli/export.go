@@ -40,7 +40,7 @@ type exportOptions struct {
 
 func (o *exportOptions) flags() *pflag.FlagSet {
 	set := flagSection("Export")
-	set.StringSliceVar(&o.listen, "web.listen-address", []string{"127.0.0.1:9121"}, "`address` for /metrics, /healthz and /readyz; may be repeated; none: do not listen")
+	set.StringSliceVar(&o.listen, "web.listen-address", []string{"127.0.0.1:15625"}, "`address` for /metrics, /healthz and /readyz; may be repeated; none: do not listen")
 	set.StringVar(&o.webConfig, "web.config.file", "", "`file` with TLS certificates and users, in the format of the Prometheus exporter-toolkit")
 	set.StringVar(&o.textfile, "textfile", "", "`file` for the textfile collector of node_exporter, replaced every 15 s")
 	set.StringArrayVar(&o.locks, "lock-metric", nil, fmt.Sprintf("`key` of a lock with metrics of its own; may be repeated, up to %d times", metrics.MaxLocks))

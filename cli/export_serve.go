@@ -37,7 +37,7 @@ func (e *export) listen(ctx context.Context) (all []net.Listener, err error) {
 				_ = l.Close() // nothing was accepted
 			}
 			if _, wrong := errors.AsType[*net.AddrError](err); wrong {
-				return nil, usageErrorf("as in --web.listen-address 127.0.0.1:9121", "--web.listen-address: %w", err)
+				return nil, usageErrorf("as in --web.listen-address 127.0.0.1:15625", "--web.listen-address: %w", err)
 			}
 			return nil, fmt.Errorf("--web.listen-address: %w", err)
 		}
