@@ -182,6 +182,7 @@ var docNotCommands = []docExemption{
 	{`^→ `, "lines of the protocol for clients"},
 	{`^rate\(`, "an expression for Prometheus"},
 	{`^ACL SETUSER locktop `, "commands for Redis; TestTheAdvisedRightsAreEnough runs them"},
+	{`^ACL SETUSER load `, "a command for Redis; TestTheUserOfALoadNeedsNoOtherRight runs it"},
 	{`^ACL SETUSER app `, "a command for Redis; TestTheDocumentedPermissionsAreEnough of lock uses it"},
 	{`^\+hello `, "permissions; TestNothingIsSentThatIsNotOnThePrintedList compares them"},
 	{`^(:|SET|DEL|HSET|ZADD|SADD|RPUSH|SETRANGE) `, "samples and cases of formats; the tests of keyspace/formats run them"},

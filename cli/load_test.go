@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +154,24 @@ func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
 			return got
 		}
 	}
+}
+
+// A load of each of our own kinds of locks sends nothing that the user of docs/load.md may not.
+func TestTheUserOfALoadNeedsNoOtherRight(t *testing.T) {
+	long(t, "it runs load for a while")
+	addr := servertest.RedisForTest(t).Addr()
+	line := regexp.MustCompile(`(?m)^ACL SETUSER load (.*)$`).FindStringSubmatch(readText(t, "../docs/load.md"))
+	check.Require(t, line != nil, "docs/load.md has no ACL line")
+	rules := strings.Fields(strings.NewReplacer(`"`, "", "CHANGE-ME", "c4nary").Replace(line[1]))
+	aUser(t, addr, "load", rules...)
+	for _, kind := range kindNames() {
+		if kind == "redlock" || kind == "classic/quorum-semaphore" {
+			continue
+		}
+		got := brieflyLoaded(t, "", "--clients", "4", "--kind", kind, "--demo=false", "-u", "redis://load:c4nary@"+addr)
+		check.True(t, !strings.Contains(got.errors+got.out, "NOPERM"), "%s: %s%s", kind, got.errors, got.out)
+	}
+	checkNothingRefused(t, addr)
 }
 
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {

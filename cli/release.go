@@ -311,7 +311,7 @@ func errorOf(err error) error {
 	case errors.Is(err, release.ErrReadOnly):
 		return &exitError{code: exitFailure, err: err, hint: "release it on the master: use its address, --sentinel or --cluster"}
 	case errors.Is(err, release.ErrNoPermission):
-		return &exitError{code: exitFailure, err: err, hint: "the user needs the permission for EVAL and for the commands with which the lock's library releases"}
+		return &exitError{code: exitFailure, err: err, hint: "docs/operators.md has the permissions for each kind of action"}
 	default:
 		return err
 	}
