@@ -140,7 +140,7 @@ func clusterClient(t *testing.T, c *servertest.Cluster) server.Client {
 // newLockClient returns a client of package lock until the end of the test.
 func newLockClient(t *testing.T, rdb server.Client, owner string) *lock.Client {
 	t.Helper()
-	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
+	client := check.Must(lock.New(rdb.(*redis.Client), lock.Config{Owner: owner}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

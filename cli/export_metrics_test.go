@@ -448,8 +448,9 @@ func (f *failures) clean() {
 	healthy(f.t, f.rdb, 120)
 	for i := range 4 {
 		client := newLockClient(f.t, f.rdb, fmt.Sprintf("client-%d", i))
+		busy := check.Must(client.Mutex("stock:busy", lock.Options{}))(f.t)
 		f.repeat(20*time.Millisecond, func(ctx context.Context) {
-			if lease, err := client.Mutex("stock:busy", lock.Options{}).Lock(ctx); err == nil {
+			if lease, err := busy.Lock(ctx); err == nil {
 				_ = lease.Unlock(ctx) // the test does not need it
 			}
 		})

@@ -307,9 +307,9 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	rdb := clientTo(t, servertest.RedisForTest(t).Addr())
 	client := newLockClient(t, rdb, "billing-7")
 	o := lock.Options{TTL: time.Minute, Fence: true}
-	reentrant := client.Reentrant("twice", o)
-	take(t, client.Mutex("once", o))
-	take(t, client.Fair("{queue}:fair", o))
+	reentrant := check.Must(client.Reentrant("twice", o))(t)
+	take(t, check.Must(client.Mutex("once", o))(t))
+	take(t, check.Must(client.Fair("{queue}:fair", o))(t))
 	take(t, reentrant)
 	take(t, reentrant)
 	waits, stop := context.WithCancel(t.Context())

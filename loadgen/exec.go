@@ -372,7 +372,7 @@ func extend(ctx context.Context, held *external.Lease, l Lock, observe func(lock
 		if held.Extend(ctx, l.TTL) != nil {
 			return
 		}
-		observe(lock.Event{Kind: lock.Renewed, Late: late})
+		observe(lock.Event{Kind: lock.Renewed, Elapsed: late})
 	}
 }
 

@@ -204,7 +204,7 @@ func (f *fleet) observe(e lock.Event) {
 	case lock.Renewed:
 		f.recorder.update(func(m *Metrics) {
 			m.Cost.Renewals++
-			f.recorder.renewLate.add(e.Late)
+			f.recorder.renewLate.add(e.Elapsed)
 		})
 		if e.Key != "" { // a client process does not name it
 			f.events.note(Event{At: e.At, Kind: Renewed, Key: e.Key, Client: numberOf(e.Owner) + 1, Token: e.Token})

@@ -140,7 +140,7 @@ func (l Lock) options() lock.Options {
 
 // soundSession is a session of a [lock.Client] or of a [lock.Quorum].
 type soundSession struct {
-	locker     func(keys []string, shared bool) lock.Locker
+	locker     func(keys []string, shared bool) (lock.Locker, error)
 	identify   func(owner string) session
 	end        func() error // of the client
 	closeConns func() error // does nothing if they are shared
@@ -150,14 +150,14 @@ func keepConns() error { return nil }
 
 func ofClient(c *lock.Client, s Scenario, closeConns func() error) session {
 	return soundSession{
-		func(keys []string, shared bool) lock.Locker { return locker(c, s, keys, shared) },
+		func(keys []string, shared bool) (lock.Locker, error) { return locker(c, s, keys, shared) },
 		func(owner string) session { return ofClient(c.As(owner), s, keepConns) }, c.Close, closeConns,
 	}
 }
 
 func ofQuorum(q *lock.Quorum, s Scenario, closeConns func() error) session {
 	return soundSession{
-		func(keys []string, _ bool) lock.Locker { return q.Redlock(keys[0], s.Lock.options()) },
+		func(keys []string, _ bool) (lock.Locker, error) { return q.Redlock(keys[0], s.Lock.options()) },
 		func(owner string) session { return ofQuorum(q.As(owner), s, keepConns) }, q.Close, closeConns,
 	}
 }
@@ -167,7 +167,11 @@ func (s soundSession) as(id clientIdentity) session { return s.identify(id.owner
 func (s soundSession) close() error { return errors.Join(s.end(), s.closeConns()) }
 
 func (s soundSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
-	return enter(ctx, s.locker(keys, shared))
+	l, err := s.locker(keys, shared)
+	if err != nil {
+		return nil, err
+	}
+	return enter(ctx, l)
 }
 
 // enter waits for a lock of package lock.
@@ -176,14 +180,15 @@ func enter(ctx context.Context, l lock.Locker) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	fence, _ := held.Fence()
 	return &lease{
-		lives: held, token: held.Token(), fence: held.Fence(), unlock: held.Unlock, extend: held.Extend, kept: held.Valid, latest: held.Deadline,
+		lives: held, token: held.Token(), fence: fence, unlock: held.Unlock, extend: held.Extend, kept: held.Valid, latest: held.Deadline,
 		again: func(ctx context.Context) (*lease, error) { return enter(ctx, l) },
 	}, nil
 }
 
 // locker returns the lock of a client.
-func locker(c *lock.Client, s Scenario, keys []string, shared bool) lock.Locker {
+func locker(c *lock.Client, s Scenario, keys []string, shared bool) (lock.Locker, error) {
 	o, key := s.Lock.options(), keys[0]
 	switch s.Lock.Kind {
 	case Semaphore:
@@ -195,11 +200,11 @@ func locker(c *lock.Client, s Scenario, keys []string, shared bool) lock.Locker 
 	case Fair:
 		return c.Fair(key, o)
 	case RW:
-		rw := c.RW(key, o)
+		reader, writer, err := c.RW(key, o)
 		if shared {
-			return rw.Reader()
+			return reader, err
 		}
-		return rw.Writer()
+		return writer, err
 	}
 	return c.Mutex(key, o)
 }

@@ -72,14 +72,7 @@ var faults = []struct {
 // lose makes a holder lose its lock by a fault at some moment. Another client then
 // acquires the lock as soon as possible.
 func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Lease) error) (l lossTimes, err error) {
-	ours, err := lock.New(r.via, lock.Config{Owner: "holder"})
-	if err != nil {
-		return l, err
-	}
-	theirs, err := lock.New(r.rdb, lock.Config{Owner: "next"})
-	if err != nil {
-		return l, err
-	}
+	ours, theirs := r.open(r.via, lock.Config{Owner: "holder"}), r.open(r.rdb, lock.Config{Owner: "next"})
 	r.Cleanup(func() { ours.Close(); theirs.Close() })
 	lease, err := ours.Mutex("orders", lock.Options{TTL: holderTTL}).Lock(ctx)
 	if err != nil {

@@ -18,16 +18,26 @@ var (
 	allReleaseScript = newScript("waiters_common", "tell", "waiters_release", "all_release")
 )
 
-// maxAllKeys is the largest number of keys of an [All]. The server executes nothing else
+// maxAllKeys is the largest number of keys of a [Client.All]. The server executes nothing else
 // while a script acquires them.
 const maxAllKeys = 100
 
-// All is a lock over several keys with one holder at a time: an attempt acquires all of
-// them or none. A lease covers all keys. If it loses one, for example by a DEL, it ends
-// with [ErrLost], and the others are released in the background. It is not reentrant.
+// all is the lock of [Client.All].
+type all struct {
+	base
+	protocol *allProtocol // equals base.protocol
+	parts    []base       // the keys, in sorted order
+}
+
+// All returns the lock over these keys, 1 to 100 different ones, with one holder at a time: an
+// attempt acquires all of them or none. The order of the keys does not matter, and a key that is
+// given twice counts once. All sends nothing. A lease covers all keys; [Lease.Key] returns them in
+// sorted order, joined by ", ". If it loses one, for example by a DEL, it ends with [ErrLost], and
+// the others are released in the background. It is not reentrant. [Options.Fence] and
+// [Options.Replicas] must be zero.
 //
-// On the server each key is that of a [Mutex], and all have the same token. So a Mutex, a
-// [Fair] lock and other libraries exclude an All that has their key among its keys. On a
+// On the server each key is that of a [Client.Mutex], and all have the same token. So a Mutex, a
+// [Client.Fair] lock and other libraries exclude an All that has their key among its keys. On a
 // single server, or if all keys are in one slot of a cluster, one script acquires, extends
 // or releases all of them. With several slots, an attempt acquires the keys of one slot
 // after the other, always in the same order, and releases them again when it finds one
@@ -42,25 +52,16 @@ const maxAllKeys = 100
 // are free: clients that always hold one or the other of them can keep it waiting without
 // limit. If that matters, have these clients lock the same keys with an All, too, or a
 // common key first.
-type All struct {
-	base
-	protocol *allProtocol // equals base.protocol
-	parts    []base       // the keys, in sorted order
-}
-
-// All returns the lock over these keys, 1 to 100 different ones. Their order does not
-// matter, and a key that is given twice counts once. It sends nothing. Lock and TryLock
-// report invalid keys and options as [ErrArgument]. [Options.Fence] and
-// [Options.Replicas] must be zero. [Lease.Key] returns all keys, in sorted order, joined
-// by ", ".
-func (c *Client) All(keys []string, o Options) *All {
+func (c *Client) All(keys []string, o Options) (Locker, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	name := strings.Join(keys, ", ")
+	b, err := c.newBase(name, o, "a lock over several keys", "Fence", "Replicas")
+	if err = cmp.Or(err, nameKey(name, checkKeys(keys))); err != nil {
+		return nil, err
+	}
 	p := &allProtocol{core: c.core}
-	a := &All{base: c.newBase(strings.Join(keys, ", "), o, p), protocol: p}
-	a.several = true
-	a.refuse("Fence", o.Fence, "a lock over several keys")
-	a.refuse("Replicas", o.Replicas != 0, "a lock over several keys")
-	a.argErr = cmp.Or(a.argErr, checkKeys(keys))
+	b.protocol, b.several = p, true
+	a := &all{base: b, protocol: p}
 	for _, key := range keys {
 		part := newScriptProtocol(mutexScripts, c.core, key, false)
 		p.parts = append(p.parts, part)
@@ -71,7 +72,7 @@ func (c *Client) All(keys []string, o Options) *All {
 	} else {
 		p.group(func(string) string { return "" })
 	}
-	return a
+	return a, nil
 }
 
 // checkKeys validates the number of keys.
@@ -85,20 +86,18 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// TryLock implements [Locker]. The error names the first key that is held. TryLock takes
-// one round trip for each slot of a cluster in which it has keys.
-func (a *All) TryLock(ctx context.Context) (*Lease, error) {
+// TryLock implements [Locker]. The error names the first key that is held.
+func (a *all) TryLock(ctx context.Context) (*Lease, error) {
 	return a.tryLock(ctx, &request{try: a.attempt})
 }
 
 // Lock implements [Locker].
-func (a *All) Lock(ctx context.Context) (*Lease, error) {
+func (a *all) Lock(ctx context.Context) (*Lease, error) {
 	return a.lockBy(ctx, &request{try: a.attempt, noHandOver: len(a.protocol.groups) > 1}, a.acquireWaiting)
 }
 
-// Holder returns the holder of the first key that is held; nil if all keys are free. It
-// asks for one key after the other. See also [Mutex.Holder].
-func (a *All) Holder(ctx context.Context) (*HeldError, error) {
+// Holder implements [Locker]. It asks for one key after the other.
+func (a *all) Holder(ctx context.Context) (*HeldError, error) {
 	if err := a.check(ctx); err != nil {
 		return nil, err
 	}
@@ -112,7 +111,7 @@ func (a *All) Holder(ctx context.Context) (*HeldError, error) {
 
 // acquireWaiting waits for one key until an attempt finds another one held, then for that
 // one. A key is not left without another waiter: waitAndAcquire passes a wake-up on.
-func (a *All) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
+func (a *all) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	if a.opts.Wait.Poll > 0 {
 		return a.poll(ctx, r)
 	}
@@ -148,13 +147,13 @@ func (e *otherHeld) Error() string { return e.held.Error() }
 func (e *otherHeld) RedisError() {}
 
 // attempt asks the server once, without a place in a queue.
-func (a *All) attempt(ctx context.Context, r *request) (*Lease, error) {
+func (a *all) attempt(ctx context.Context, r *request) (*Lease, error) {
 	lease, _, err := a.ask(ctx, r, nil)
 	return lease, err
 }
 
 // attemptWaitingFor asks the server once and, if part is held, for a place in its queue.
-func (a *All) attemptWaitingFor(ctx context.Context, r *request, part *base) (*Lease, error) {
+func (a *all) attemptWaitingFor(ctx context.Context, r *request, part *base) (*Lease, error) {
 	waiting := part.protocol.(*scriptProtocol)
 	if r.queue == nil || !r.queue.subscribedBoth() {
 		waiting = nil
@@ -174,7 +173,7 @@ func (a *All) attemptWaitingFor(ctx context.Context, r *request, part *base) (*L
 }
 
 // ask asks the server once. If a key is held, it returns the part of that key.
-func (a *All) ask(ctx context.Context, r *request, waiting *scriptProtocol) (_ *Lease, by *scriptProtocol, _ error) {
+func (a *all) ask(ctx context.Context, r *request, waiting *scriptProtocol) (_ *Lease, by *scriptProtocol, _ error) {
 	var asked *allAcquire
 	h, err := a.acquireOnceBy(ctx, r, func(token string) future {
 		asked = a.protocol.start(ctx, token, a.opts.keyTTL(), r, waiting)
@@ -190,7 +189,7 @@ func (a *All) ask(ctx context.Context, r *request, waiting *scriptProtocol) (_ *
 	return nil, by, err
 }
 
-// allProtocol stores the lock in several keys, each like a [Mutex].
+// allProtocol stores the lock in several keys, each like a [Client.Mutex].
 type allProtocol struct {
 	*core
 	parts  []*scriptProtocol   // the keys, in sorted order

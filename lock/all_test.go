@@ -22,25 +22,25 @@ import (
 
 // ways are the ways in which an All acquires its keys: by one script, or by one for each
 // slot of a cluster.
-var ways = map[string]func(*lock.All) *lock.All{
-	"one slot":      func(a *lock.All) *lock.All { return a },
-	"several slots": (*lock.All).Scatter,
+var ways = map[string]func(lock.Locker) lock.Locker{
+	"one slot":      func(a lock.Locker) lock.Locker { return a },
+	"several slots": lock.Scatter,
 }
 
 // bothWays runs f under a fake clock and on a redis-server, for each of the ways. all
 // returns an All over keys.
-func bothWays(t *testing.T, f func(r *rig, all func(c *lock.Client, o lock.Options, keys ...string) *lock.All)) {
+func bothWays(t *testing.T, f func(r *rig, all func(c *client, o lock.Options, keys ...string) lock.Locker)) {
 	t.Helper()
 	beside(t)
 	for name, way := range ways {
 		sub(t, name, onBoth, func(r *rig) {
-			f(r, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) })
+			f(r, func(c *client, o lock.Options, keys ...string) lock.Locker { return way(c.All(keys, o)) })
 		})
 	}
 }
 
 func TestAnAllHoldsEveryKeyWithOneToken(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		c, began := r.client(lock.Config{}), time.Now()
 		a := all(c, lock.Options{TTL: 5 * time.Second}, "b", "a", "c")
 		lease := r.locked(a)
@@ -64,7 +64,7 @@ func TestAnAllHoldsEveryKeyWithOneToken(t *testing.T) {
 
 // Scenario 14.
 func TestAnAllIsHeldCompletelyOrNotAtAll(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		c := r.client(lock.Config{Owner: "holder"})
 		for _, key := range []string{"a", "b", "c"} {
 			lease := r.locked(c.Mutex(key, lock.Options{}))
@@ -106,21 +106,16 @@ func TestAnAllRefusesBadArguments(t *testing.T) {
 			{[]string{"a"}, lock.Options{Replicas: 1}, "Options.Replicas"},
 			{[]string{"a"}, lock.Options{TTL: 1}, "TTL"},
 		} {
-			a := c.All(bad.keys, bad.o)
-			_, err := a.TryLock(ctx)
-			_, lockErr := a.Lock(ctx)
-			_, holderErr := a.Holder(ctx)
-			for _, err := range []error{err, lockErr, holderErr, a.Validate()} {
-				check.True(r, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), bad.text) && !strings.Contains(err.Error(), "\n"),
-					"%d keys, %+v: got %v", len(bad.keys), bad.o, err)
-			}
+			_, err := c.Client.All(bad.keys, bad.o)
+			check.True(r, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), bad.text) && !strings.Contains(err.Error(), "\n"),
+				"%d keys, %+v: got %v", len(bad.keys), bad.o, err)
 		}
 	})
 }
 
 // A transfer from an account to the same account.
 func TestAnAllCountsAKeyOnce(t *testing.T) {
-	bothWays(t, func(r *rig, all func(c *lock.Client, o lock.Options, keys ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(c *client, o lock.Options, keys ...string) lock.Locker) {
 		c := r.client(lock.Config{})
 		for keys, names := range map[string][]string{"a": {"a", "a"}, "a, b": {"b", "a", "b"}} {
 			lease := r.locked(all(c, lock.Options{}, names...))
@@ -136,7 +131,7 @@ func TestAnAllCountsAKeyOnce(t *testing.T) {
 // A waiter for one of the keys is woken when an All is released, and the other way round. So are those
 // of a mutex and of a fair lock.
 func TestAnAllAndTheLocksOfItsKeysWakeEachOther(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		o := lock.Options{TTL: time.Minute}
 		holder, _ := r.process("holder")
 		waiting, _ := r.process("waiting")
@@ -164,7 +159,7 @@ func TestAnAllAndTheLocksOfItsKeysWakeEachOther(t *testing.T) {
 // A release of a wakes an All that finds b held. Another process waits for a only: the
 // All passes the wake-up on. Then it waits for b.
 func TestAnAllPassesAWakeUpOn(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		o := lock.Options{TTL: time.Minute}
 		holder, _ := r.process("holder")
 		first, _ := r.process("first")
@@ -185,7 +180,7 @@ func TestAnAllPassesAWakeUpOn(t *testing.T) {
 // The loss of one key ends the lease, and the other keys become free at once.
 func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		c := r.client(lock.Config{})
 		for _, key := range []string{"a", "b", "c"} {
 			for name, lose := range map[string]func() error{
@@ -222,7 +217,7 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 
 // The errors and the outcome of attempts with Wait.Poll.
 func TestAnAllThatPolls(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		c := r.client(lock.Config{})
 		held := r.locked(c.Mutex("b", lock.Options{}))
 		o := lock.Options{Wait: lock.Wait{Poll: 10 * time.Millisecond, MaxTries: 3}}
@@ -237,7 +232,7 @@ func TestAnAllThatPolls(t *testing.T) {
 }
 
 // user returns a client of a user with these rules, and another one for its waiters.
-func (r *rig) user(rules ...string) *lock.Client {
+func (r *rig) user(rules ...string) *client {
 	r.Helper()
 	r.must(r.rdb.ACLSetUser(ctx, "plain", append([]string{"reset", "on", ">secret"}, rules...)...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret", DisableIdentity: true})
@@ -328,8 +323,8 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 // interrupt has 8 clients interrupt n acquires at random moments: by their context, a
 // broken connection or the end of a client. It counts the leases in between. If there are none, the
 // clients interrupt more acquires, each later.
-func interrupt(r *rig, n int, cut func(), via redis.UniversalClient, way func(*lock.All) *lock.All, keys []string) {
-	newClient := func() *lock.Client { return check.Must(lock.New(via, lock.Config{}))(r) }
+func interrupt(r *rig, n int, cut func(), via redis.UniversalClient, way func(lock.Locker) lock.Locker, keys []string) {
+	newClient := func() *client { return r.open(via, lock.Config{}) }
 	var done, leases atomic.Int64
 	var clients sync.WaitGroup
 	var pace time.Duration // of an acquire on this machine, in this state of load
@@ -393,9 +388,9 @@ func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		late(r.link, "{orders}:free", time.Hour) // the release
 		c := r.client(lock.Config{})
-		r.must(r.locked(c.All([]string{"cold", "warm"}, lock.Options{}).Scatter()).Unlock(ctx)) // the server knows the scripts
+		r.must(r.locked(lock.Scatter(c.All([]string{"cold", "warm"}, lock.Options{}))).Unlock(ctx)) // the server knows the scripts
 		r.must(r.rdb.Set(ctx, "stock", "stranger", 0).Err())
-		r.refused(c.All([]string{"orders", "stock"}, lock.Options{TTL: 2 * time.Hour}).Scatter())
+		r.refused(lock.Scatter(c.All([]string{"orders", "stock"}, lock.Options{TTL: 2 * time.Hour})))
 		time.Sleep(time.Second)
 		check.Require(r, r.rdb.Exists(ctx, "orders").Val() != 0, "the release was not lost")
 		time.Sleep(r.via.Options().ReadTimeout)
@@ -415,7 +410,7 @@ func TestAllsInOppositeOrdersNeverDeadlock(t *testing.T) {
 
 // opposite has up to 50 clients, each with its own connections, lock 2 to 4 of 4 keys in random
 // orders.
-func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) {
+func opposite(r *rig, via redis.UniversalClient, way func(lock.Locker) lock.Locker) {
 	period := time.Duration(testtier.Size(50, 2000, 60_000)) * time.Millisecond
 	keys := []string{"a", "b", "c", "d"}
 	var inside [4]atomic.Int32
@@ -424,7 +419,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 	began := time.Now()
 	var clients sync.WaitGroup
 	for i := range leases {
-		c := check.Must(lock.New(via, lock.Config{Owner: fmt.Sprint(i)}))(r)
+		c := r.open(via, lock.Config{Owner: fmt.Sprint(i)})
 		defer c.Close()
 		clients.Go(func() {
 			for n := 0; n < 3 || time.Since(began) < period; n++ {
@@ -498,9 +493,9 @@ func TestAnAllOnACluster(t *testing.T) {
 			} {
 				lease := r.locked(pair[0])
 				r.refused(pair[1])
-				refused := waiting.Stats().Contended
+				refused := waiting.Stats().Events[lock.Contended]
 				next := lockAsync(ctx, pair[1])
-				r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 && waiting.Stats().Contended > refused })
+				r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 && waiting.Stats().Events[lock.Contended] > refused })
 				released := time.Now()
 				r.must(lease.Extend(ctx, time.Minute))
 				r.must(lease.Unlock(ctx))

@@ -12,6 +12,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/internal/check"
 	"locktop/lock"
 )
@@ -129,7 +131,7 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 			"%v, %v; want the first one ended with its parent", context.Cause(ofParent), context.Cause(ofLease))
 		r.must(lease.Unlock(ctx))
 		<-ofLease.Done()
-		check.ErrorIs(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
+		check.ErrorIs(r, context.Cause(ofLease), lock.ErrClosed, "ended with")
 	})
 }
 
@@ -164,17 +166,10 @@ func TestALeaseKeepsNoContextThatHasEnded(t *testing.T) {
 func TestHolderDoesNotAcquire(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, o := r.client(lock.Config{Owner: "us"}), lock.Options{TTL: time.Minute}
-		type lookable interface {
-			Holder(context.Context) (*lock.HeldError, error)
-		}
 		rw := c.RW("rw", o)
-		for key, of := range map[string]struct {
-			lookable
-			lock.Locker
-		}{
-			"mutex": {c.Mutex("mutex", o), c.Mutex("mutex", o)}, "fair": {c.Fair("fair", o), c.Fair("fair", o)},
-			"reentrant": {c.Reentrant("reentrant", o), c.Reentrant("reentrant", o)},
-			"rw":        {rw, rw.Writer()}, "rw, reading": {rw, rw.Reader()},
+		for key, of := range map[string]lock.Locker{
+			"mutex": c.Mutex("mutex", o), "fair": c.Fair("fair", o), "reentrant": c.Reentrant("reentrant", o),
+			"rw": rw.Writer(), "rw, reading": rw.Reader(),
 		} {
 			if held, err := of.Holder(ctx); held != nil || err != nil {
 				r.Errorf("%s is free, and the holder is %v, %v", key, held, err)
@@ -204,57 +199,72 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 
 // docs/library.md has a table of the options that do not apply to all kinds.
 func TestTheTableOfOptionsIsTrue(t *testing.T) {
-	nodesInBubble(t, 1, func(r *nodes) {
-		for i := range r.links {
-			r.links[i].Refuse(errors.New("nothing must be sent"))
-		}
-		c := r.over(r.via[0], lock.Config{})
-		q := r.quorum(lock.QuorumConfig{})
-		type validated interface{ Validate() error }
-		kinds := []func(o lock.Options) (validated, lock.Locker){
-			func(o lock.Options) (validated, lock.Locker) { l := c.Mutex("orders", o); return l, l },
-			func(o lock.Options) (validated, lock.Locker) { l := c.Reentrant("orders", o); return l, l },
-			func(o lock.Options) (validated, lock.Locker) { l := c.Fair("orders", o); return l, l },
-			func(o lock.Options) (validated, lock.Locker) { l := c.RW("orders", o); return l, l.Writer() },
-			func(o lock.Options) (validated, lock.Locker) { l := c.All([]string{"orders"}, o); return l, l },
-			func(o lock.Options) (validated, lock.Locker) { l := c.Semaphore("orders", 1, o); return l, l },
-			func(o lock.Options) (validated, lock.Locker) { l := q.Redlock("orders", o); return l, l },
-		}
-		table := "| option | Mutex | Reentrant | Fair | RW | All | Semaphore | Redlock |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
-		set := map[string]lock.Options{
-			"TTL":            {TTL: time.Minute},
-			"Delay":          {Delay: time.Second},
-			"Renew":          {Renew: lock.Renew{MaxHold: time.Hour}},
-			"Wait":           {Wait: lock.Wait{Poll: time.Second}},
-			"Fence":          {Fence: true},
-			"Replicas":       {Replicas: 1},
-			"ReplicaTimeout": {}, // goes with Replicas
-		}
-		for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
-			o, known := set[field.Name]
-			check.True(r, known, "Options.%s is not tested", field.Name)
-			row, everywhere := "| `"+field.Name+"` |", true
-			for _, kind := range kinds {
-				v, l := kind(o)
-				err := v.Validate()
-				if _, lockErr := l.TryLock(ctx); errors.Is(lockErr, lock.ErrArgument) != (err != nil) || err != nil && lockErr.Error() != err.Error() {
-					r.Errorf("%T: Validate says %v of Options.%s, and TryLock %v", v, err, field.Name, lockErr)
-				}
-				if err == nil {
-					row += " yes |"
-					continue
-				}
-				row, everywhere = row+" no |", false
-				check.True(r, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), "Options."+field.Name+" does not apply"),
-					"%T: got %v, want the name of the option %s", v, err, field.Name)
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	c := check.Must(lock.New(rdb, lock.Config{}))(t)
+	q := check.Must(lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{}))(t)
+	defer c.Close()
+	defer q.Close()
+	rw := func(key string, o lock.Options) (lock.Locker, error) {
+		reader, _, err := c.RW(key, o)
+		return reader, err
+	}
+	all := func(key string, o lock.Options) (lock.Locker, error) { return c.All([]string{key}, o) }
+	semaphore := func(key string, o lock.Options) (lock.Locker, error) { return c.Semaphore(key, 1, o) }
+	table := "| option | Mutex | Reentrant | Fair | RW | All | Semaphore | Redlock |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+	set := map[string]lock.Options{
+		"TTL":            {TTL: time.Minute},
+		"Delay":          {Delay: time.Second},
+		"Renew":          {Renew: lock.Renew{MaxHold: time.Hour}},
+		"Wait":           {Wait: lock.Wait{Poll: time.Second}},
+		"Fence":          {Fence: true},
+		"Replicas":       {Replicas: 1},
+		"ReplicaTimeout": {}, // goes with Replicas
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
+		o, known := set[field.Name]
+		check.True(t, known, "Options.%s is not tested", field.Name)
+		row, everywhere := "| `"+field.Name+"` |", true
+		for i, kind := range []func(string, lock.Options) (lock.Locker, error){c.Mutex, c.Reentrant, c.Fair, rw, all, semaphore, q.Redlock} {
+			_, err := kind("orders", o)
+			if err == nil {
+				row += " yes |"
+				continue
 			}
-			if !everywhere {
-				table += row + "\n"
-			}
+			row, everywhere = row+" no |", false
+			check.True(t, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), "Options."+field.Name+" does not apply"),
+				"kind %d: got %v, want the name of the option %s", i, err, field.Name)
 		}
-		page := check.Must(os.ReadFile("../docs/library.md"))(r)
-		check.True(r, strings.Contains(string(page), "\n"+table+"\n"), "docs/library.md lacks this table:\n%s", table)
-	})
+		if !everywhere {
+			table += row + "\n"
+		}
+	}
+	page := check.Must(os.ReadFile("../docs/library.md"))(t)
+	check.True(t, strings.Contains(string(page), "\n"+table+"\n"), "docs/library.md lacks this table:\n%s", table)
+}
+
+// A zero value, or a constructor without a client, says what is wrong and does not panic.
+func TestZeroValuesSayWhatIsWrong(t *testing.T) {
+	var c lock.Client
+	var q lock.Quorum
+	var s lock.Semaphore
+	_, _, rwErr := c.As("other").RW("orders", lock.Options{})
+	_, _, permitsErr := s.Permits(ctx)
+	for what, err := range map[string]error{
+		"New(nil)": tried(lock.New(nil, lock.Config{})), "New of a nil client": tried(lock.New((*redis.Client)(nil), lock.Config{})),
+		"New of a nil cluster": tried(lock.New((*redis.ClusterClient)(nil), lock.Config{})),
+		"New of a ring":        tried(lock.New(&redis.Ring{}, lock.Config{})),
+		"NewQuorum of nil":     tried(lock.NewQuorum([]*redis.Client{nil}, lock.QuorumConfig{})),
+		"Client.Mutex":         tried(c.Mutex("orders", lock.Options{})), "Client.Fair": tried(c.Fair("orders", lock.Options{})),
+		"Client.Reentrant": tried(c.Reentrant("orders", lock.Options{})), "Client.RW": rwErr, "Client.Close": c.Close(),
+		"Client.All": tried(c.All([]string{"orders"}, lock.Options{})), "Client.Semaphore": tried(c.Semaphore("orders", 1, lock.Options{})),
+		"Quorum.Redlock": tried(q.As("other").Redlock("orders", lock.Options{})), "Quorum.Close": q.Close(),
+		"Semaphore.TryLock": tried(s.TryLock(ctx)), "Semaphore.Lock": tried(s.Lock(ctx)), "Semaphore.Holder": tried(s.Holder(ctx)),
+		"Semaphore.SetLimit": s.SetLimit(ctx, 0), "Semaphore.Permits": permitsErr,
+	} {
+		check.ErrorIs(t, err, lock.ErrArgument, "%s", what)
+	}
+	check.True(t, c.Stats().Leases == 0, "the zero client has leases")
 }
 
 func TestStatsAndEventsReportFailures(t *testing.T) {
@@ -268,7 +278,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		defer cancel()
 		_, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short)
 		check.Require(r, err != nil, "two hold it")
-		if s := c.Stats(); s.Leases != 1 || s.Waiting != 0 || s.Acquired != 1 || s.Contended != 1 || s.GaveUp != 1 {
+		if s := c.Stats(); s.Leases != 1 || s.Waiting != 0 || s.Events[lock.Acquired] != 1 || s.Events[lock.Contended] != 1 || s.Events[lock.GaveUp] != 1 {
 			r.Errorf("%+v", s)
 		}
 		r.link.FreezeReplies()
@@ -279,10 +289,9 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		r.link.Thaw()
 		time.Sleep(time.Second)
 		s := c.Stats()
-		check.True(r, s.Failed == 1 && s.NotRenewed >= 2 && s.Expired == 1 && s.Undone == 1 && s.Leases == 0, "%+v", s)
-		for kind, want := range map[lock.EventKind]int64{lock.Failed: s.Failed, lock.NotRenewed: s.NotRenewed, lock.Expired: s.Expired,
-			lock.Undone: s.Undone, lock.GaveUp: s.GaveUp, lock.Acquired: s.Acquired, lock.Contended: s.Contended} {
-			check.Equal(r, int64(d.count(kind)), want, "the count of events that say %v", kind)
+		check.True(r, s.Events[lock.Failed] == 1 && s.Events[lock.NotRenewed] >= 2 && s.Events[lock.Expired] == 1 && s.Events[lock.Undone] == 1 && s.Leases == 0, "%+v", s)
+		for kind, count := range s.Events {
+			check.Equal(r, int64(d.count(kind)), count, "the count of events that say %v", kind)
 		}
 	})
 }

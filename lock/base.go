@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Locker is implemented by all kinds of locks.
+// Locker is a lock of any kind. It is a handle, not a held lock: many goroutines may use one
+// concurrently.
 type Locker interface {
 	// TryLock acquires the lock if it is free. If it is held, TryLock returns
 	// [ErrHeld] immediately. It takes one round trip, or two to learn the holder. If ctx
@@ -20,6 +21,11 @@ type Locker interface {
 	// error before the first reply of the server immediately. Later it retries after
 	// errors that may pass, such as a restart or a failover.
 	Lock(ctx context.Context) (*Lease, error)
+	// Holder returns the holder of the lock and its remaining TTL; nil if the lock is
+	// free. It is the writer if there is one, the first holder of an [Client.All], and the holder
+	// of a [Semaphore] whose deadline is the next. Holder changes nothing. The answer may be
+	// outdated when it arrives: use it for messages, not for decisions.
+	Holder(ctx context.Context) (*HeldError, error)
 }
 
 // base is the part that all kinds of locks share.
@@ -28,34 +34,37 @@ type base struct {
 	key      string
 	opts     Options
 	protocol protocol
-	several  bool  // several keys hold the token; after the loss of the lock some of them may be left
-	argErr   error // the arguments are invalid; returned by every method
+	several  bool // several keys hold the token; after the loss of the lock some of them may be left
 }
 
-// newBase validates the options. The error goes to argErr.
-func (c *Client) newBase(key string, o Options, p protocol) base {
-	o, err := o.withDefaults()
+// newBase validates the arguments of a lock. The options in unfit do not apply to its kind.
+func (c *Client) newBase(key string, o Options, kind string, unfit ...string) (base, error) {
+	err := error(nil)
+	if c.isZero() {
+		err = fmt.Errorf("%w: New did not return its client", ErrArgument)
+	} else if o, err = o.withDefaults(); err == nil {
+		err = checkOwner(c.owner)
+	}
 	if err == nil && o.Fence {
 		err = c.checkCompanions(key)
 	}
-	return base{client: c, key: key, opts: o, protocol: p, argErr: err}
-}
-
-// refuse makes the options invalid if one that does not apply to this kind of lock is
-// set.
-func (b *base) refuse(option string, set bool, kind string) {
-	if set && b.argErr == nil {
-		b.argErr = fmt.Errorf("%w: Options.%s does not apply to %s", ErrArgument, option, kind)
+	for _, option := range unfit {
+		if err == nil && o.sets(option) {
+			err = fmt.Errorf("%w: Options.%s does not apply to %s", ErrArgument, option, kind)
+		}
 	}
+	return base{client: c, key: key, opts: o}, nameKey(key, err)
 }
 
-// Validate returns the error that Lock and TryLock return for invalid arguments: it
-// matches [ErrArgument] if the key, the options or the limit cannot work, or if an
-// option does not apply to this kind of lock. It returns nil if they are valid. It
-// sends nothing.
-func (b *base) Validate() error {
-	if b.argErr != nil {
-		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+// sets reports whether an option that does not apply to all kinds is set.
+func (o Options) sets(option string) bool {
+	return option == "Wait" && o.Wait != (Wait{}) || option == "Fence" && o.Fence || option == "Replicas" && o.Replicas != 0
+}
+
+// nameKey adds the name of a lock to an error; nil remains nil.
+func nameKey(key string, err error) error {
+	if err != nil {
+		return fmt.Errorf("lock %q: %w", key, err)
 	}
 	return nil
 }
@@ -69,10 +78,7 @@ func (c *core) checkCompanions(key string) error {
 	return nil
 }
 
-// Holder returns the holder of the lock and its remaining TTL; nil if the lock is
-// free. Of the holders of a [Semaphore] it returns the one whose deadline is the next.
-// It changes nothing. The answer may be outdated when it arrives: use it for messages,
-// not for decisions.
+// Holder implements [Locker].
 func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
@@ -101,7 +107,7 @@ type request struct {
 	// chained means that the last attempt has woken the next waiter if that one may get
 	// the lock, too; used with shared.
 	chained bool
-	// inOrder means that each waiter has its own place in the queue on the server: see [Fair].
+	// inOrder means that each waiter has its own place in the queue on the server: see [Client.Fair].
 	inOrder bool
 	// contended means that the lock is probably held.
 	contended bool
@@ -117,7 +123,7 @@ type request struct {
 	queue *waitQueue
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
-	// ticket is that of the first registration of an [All] or of a waiter for a [Fair], or of
+	// ticket is that of the first registration of an [Client.All] or of a waiter for a [Client.Fair], or of
 	// the first refusal of a reader; 0 = none yet, noTicket = a reader that does not wait.
 	ticket int64
 
@@ -155,7 +161,7 @@ func (b *base) lockBy(ctx context.Context, r *request, acquire func(context.Cont
 	if err != nil && b.client.tasks.begin() {
 		defer b.client.tasks.done()
 		now := time.Now()
-		b.client.emit(Event{Kind: GaveUp, At: now, Key: b.key, Owner: b.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
+		b.client.emit(Event{Kind: GaveUp, At: now, Key: b.key, Owner: b.client.owner, Attempts: r.attempts, Elapsed: now.Sub(r.began), Err: err})
 	}
 	return lease, err
 }
@@ -198,8 +204,8 @@ func (r *request) withHolder(ctx context.Context, err error) error {
 // check returns an error if no request may be sent.
 func (b *base) check(ctx context.Context) error {
 	switch {
-	case b.argErr != nil:
-		return b.Validate()
+	case b.client == nil:
+		return fmt.Errorf("lock: %w: Client.Semaphore did not return this semaphore", ErrArgument)
 	case b.client.isClosed():
 		return fmt.Errorf("lock %q: %w", b.key, ErrClosed)
 	case ctx.Err() != nil:
@@ -318,7 +324,7 @@ func (b *base) startHold(r *request, token string, fence int64, sent time.Time) 
 		return nil, describe("acquire", b.key, ErrClosed)
 	}
 	b.client.emit(Event{Kind: Acquired, At: h.began, Key: b.key, Owner: b.client.owner, Token: token,
-		Attempts: r.attempts, Waited: h.began.Sub(r.began)})
+		Attempts: r.attempts, Elapsed: h.began.Sub(r.began)})
 	return h, nil
 }
 

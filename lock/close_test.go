@@ -39,7 +39,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 		r := onCluster(t, servertest.ClusterOptions{})
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), ReadTimeout: time.Minute})
 		defer rdb.Close()
-		c := check.Must(lock.New(rdb, lock.Config{}))(r)
+		c := r.open(rdb, lock.Config{})
 		var leases []*lock.Lease
 		for i := range 20 { // on all masters
 			lease := r.lock(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))

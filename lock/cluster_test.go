@@ -35,7 +35,7 @@ func onCluster(t *testing.T, o servertest.ClusterOptions) *clusterRig {
 }
 
 // client returns a client that the test closes at its end.
-func (r *clusterRig) client(cfg lock.Config) *lock.Client {
+func (r *clusterRig) client(cfg lock.Config) *client {
 	r.Helper()
 	return r.over(r.rdb, cfg)
 }
@@ -83,7 +83,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		r.must(h.lease.Extend(ctx, 2*time.Minute))
 		r.must(h.lease.Unlock(ctx))
 		after := r.won(h.next)
-		check.True(t, strings.HasSuffix(key, "semaphore") || h.lease.Fence() == 1 && after.Fence() == 2, "%s: fences %d and %d, want 1 and 2", key, h.lease.Fence(), after.Fence())
+		check.True(t, strings.HasSuffix(key, "semaphore") || fenceOf(h.lease) == 1 && fenceOf(after) == 2, "%s: fences %d and %d, want 1 and 2", key, fenceOf(h.lease), fenceOf(after))
 		r.must(after.Unlock(ctx))
 	}
 	r.until("the listeners to go", func() bool { return len(r.channels()) == 0 })
@@ -234,12 +234,12 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	check.ErrorIs(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
 	r.renewed(&d, 4)
 	m.finish() // MOVED
-	check.Equal(t, r.won(waiting).Fence(), 2, "fence")
+	check.Equal(t, fenceOf(r.won(waiting)), 2, "fence")
 	r.renewed(&d, 4)
 	check.True(t, kept.Valid(), "the lease was lost on the way")
 	r.must(kept.Unlock(ctx))
 	again := r.locked(c.Mutex("{o}kept", often))
-	check.Equal(t, again.Fence(), 2, "fence")
+	check.Equal(t, fenceOf(again), 2, "fence")
 }
 
 // Scenario 104.
@@ -296,7 +296,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	} {
 		o.Addrs = r.nodes.Addrs()
 		rdb := redis.NewClusterClient(&o)
-		c := check.Must(lock.New(rdb, lock.Config{}))(r)
+		c := r.open(rdb, lock.Config{})
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)

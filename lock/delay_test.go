@@ -14,7 +14,7 @@ import (
 
 // rivals returns for every kind of lock on one server the lock of another client that it
 // keeps out.
-func rivals(c *lock.Client, key string) map[string]lock.Locker {
+func rivals(c *client, key string) map[string]lock.Locker {
 	all := everyKind(c, key, lock.Options{})
 	all["reader"] = c.RW(key+"-reader", lock.Options{}).Writer()
 	return all
@@ -76,15 +76,15 @@ func TestADelayDoesNotApplyToARelease(t *testing.T) {
 		for kind, rival := range rivals(other, "orders") {
 			c, _ := r.process("holder")
 			lease := r.locked(everyKind(c, "orders", o)[kind])
-			refused := other.Stats().Contended
+			refused := other.Stats().Events[lock.Contended]
 			next := lockAsync(ctx, rival)
-			r.until("the rival to wait", func() bool { return other.Stats().Contended > refused })
+			r.until("the rival to wait", func() bool { return other.Stats().Events[lock.Contended] > refused })
 			r.must(lease.Unlock(ctx))
 			r.must(r.won(next).Unlock(ctx))
 			r.locked(everyKind(c, "orders", o)[kind])
-			refused = other.Stats().Contended
+			refused = other.Stats().Events[lock.Contended]
 			next = lockAsync(ctx, rival)
-			r.until("the rival to wait again", func() bool { return other.Stats().Contended > refused })
+			r.until("the rival to wait again", func() bool { return other.Stats().Events[lock.Contended] > refused })
 			r.must(c.Close())
 			r.must(r.won(next).Unlock(ctx))
 		}
@@ -115,7 +115,7 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 
 // After the loss of one key the others stay held for the delay.
 func TestTheOtherKeysOfALostAllStayHeldForTheDelay(t *testing.T) {
-	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
+	bothWays(t, func(r *rig, all func(*client, lock.Options, ...string) lock.Locker) {
 		const delay = 200 * time.Millisecond
 		lease := r.locked(all(r.client(lock.Config{}), lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{Every: 20 * time.Millisecond}}, "a", "b"))
 		other, _ := r.process("rival")

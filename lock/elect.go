@@ -24,7 +24,7 @@ import (
 //
 // A leader that crashes is succeeded when its TTL has passed. A release hands the lock
 // to the caller that has waited longest, so with [Renew.MaxHold] the callers take turns.
-// Of a [Redlock], of an [All] with keys in several slots of a cluster, and with
+// Of a [Quorum.Redlock], of a [Client.All] with keys in several slots of a cluster, and with
 // [Wait.Poll], the last leader may get the lock again before the others.
 func Elect(ctx context.Context, l Locker, f func(ctx context.Context) error) error {
 	campaigning := context.WithValue(ctx, inTurn{}, true)

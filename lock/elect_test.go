@@ -54,9 +54,9 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		<-first.done
 		check.ErrorIs(t, first.err, failed)
 		<-term.Done()
-		check.ErrorIs(t, context.Cause(term), lock.ErrReleased, "the term ended with")
+		check.ErrorIs(t, context.Cause(term), lock.ErrClosed, "the term ended with")
 		next := <-second.terms
-		was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence()
+		was, is := fenceOf(lock.LeaseFrom(term)), fenceOf(lock.LeaseFrom(next))
 		check.True(t, is > was, "fence %d after %d", is, was)
 		second.end <- nil
 		<-second.done
@@ -177,7 +177,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 		sub(t, kind, inBubble, func(r *rig) {
 			end, stop := context.WithCancel(ctx)
 			order := make(chan int, 1000)
-			var clients []*lock.Client
+			var clients []*client
 			for i := range 3 {
 				c, link := r.process(fmt.Sprint(i))
 				clients = append(clients, c)
@@ -193,8 +193,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 			seconds := testtier.Size(2, 6, 6)
 			time.Sleep(time.Duration(seconds) * time.Second)
 			for _, c := range clients {
-				s := c.Stats()
-				check.True(r, s.Undone == 0 && (s.HandedOver > 0 || kind == "writer" || kind == "all"), "%+v", s)
+				s := c.Stats().Events
+				check.True(r, s[lock.Undone] == 0 && (s[lock.HandedOver] > 0 || kind == "writer" || kind == "all"), "%+v", s)
 			}
 			stop()
 			synctest.Wait()
@@ -214,8 +214,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 // A release does not hand the lock to these; the caller leads all the same.
 func TestElectWorksWithEveryKind(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
-		var clients [2]*lock.Client
-		var quorums [2]*lock.Quorum
+		var clients [2]*client
+		var quorums [2]*quorum
 		for i := range clients {
 			clients[i], quorums[i] = r.over(r.via[0], lock.Config{}), r.quorum(lock.QuorumConfig{})
 		}
@@ -223,7 +223,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 			"reader":  func(i int, o lock.Options) lock.Locker { return clients[i].RW("orders", o).Reader() },
 			"redlock": func(i int, o lock.Options) lock.Locker { return quorums[i].Redlock("orders", o) },
 			"several slots": func(i int, o lock.Options) lock.Locker {
-				return clients[i].All([]string{"orders", "bills"}, o).Scatter()
+				return lock.Scatter(clients[i].All([]string{"orders", "bills"}, o))
 			},
 			"polls": func(i int, o lock.Options) lock.Locker {
 				o.Wait.Poll = 100 * time.Millisecond

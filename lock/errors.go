@@ -15,50 +15,50 @@ import (
 var (
 	// ErrHeld: another client holds the lock. The error is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
-	// ErrLost: the lease ended before it was released: it expired, or its key was
-	// deleted or replaced.
+	// ErrLost: the lease ended before it was unlocked: it expired, its key was deleted or
+	// replaced, or it reached a limit in [Renew].
 	ErrLost = errors.New("lease was lost")
-	// ErrReleased: the lease was released by Unlock. It is also the cause of the
-	// lease's context, to distinguish a release from a loss.
-	ErrReleased = errors.New("lease was released")
-	// ErrMaxHold: the lease reached a limit set in [Renew] and was not renewed.
-	ErrMaxHold = errors.New("lease reached its longest hold")
-	// ErrNoQuorum: too many nodes of a [Quorum] could not be reached or did not answer
-	// in time. It is not known whether the lock is held. The error is a
-	// [*NoQuorumError].
-	ErrNoQuorum = errors.New("no quorum")
-	// ErrClosed: the client was closed.
+	// ErrClosed: the client was closed, or the lease was unlocked.
 	ErrClosed = errors.New("lock client is closed")
-	// ErrUpgrade: a reader asked for the write lock of a read/write lock. Two readers
-	// that did so would wait for each other forever. Unlock the read lock, acquire the
-	// write lock, and read the data again.
-	ErrUpgrade = errors.New("a reader cannot become the writer")
-	// ErrArgument: an argument is invalid. No command was sent.
+	// ErrArgument: an argument or the receiver is invalid, or a reader asked for the write
+	// lock of its owner. No command was sent.
 	ErrArgument = errors.New("bad argument")
-
 	// ErrWrongType: the key holds a value that is not this kind of lock. The value was
 	// not changed.
 	ErrWrongType = errors.New("key holds another kind of value")
-	// ErrReadOnly: the server is a replica.
-	ErrReadOnly = errors.New("server is a read-only replica")
-	// ErrNotReplicated: too few replicas follow the server. Either they did not
-	// confirm an acquire in time, which was undone then: see [Options.Replicas]. Or
-	// the server refuses all writes without them (min-replicas-to-write): then leases
-	// cannot be renewed or released, either. Redis before 7.0 still accepts writes of
-	// scripts.
-	ErrNotReplicated = errors.New("too few replicas")
-	// ErrLoading: the server is starting, or is busy with a script. A later attempt
-	// may succeed.
-	ErrLoading = errors.New("server is not ready")
-	// ErrMisconfigured: the server refuses writes because it cannot save to disk. The
-	// error also matches ErrLoading.
-	ErrMisconfigured = fmt.Errorf("server cannot save its data: %w", ErrLoading)
-	// ErrOOM: the memory of the server is full. Existing leases can still be renewed
-	// and released.
-	ErrOOM = errors.New("server is out of memory")
+	// ErrNoQuorum: too many nodes of a [Quorum] could not be reached or did not answer
+	// in time. It is not known whether the lock is held. The error matches those of the
+	// nodes, too, and its text names them.
+	ErrNoQuorum = errors.New("no quorum")
+	// ErrUnavailable: the server cannot do it now, or too few replicas have confirmed an
+	// acquire, which was undone then: see [Options.Replicas]. A later attempt may succeed. The
+	// error wraps the reply of the server, which says why: it is a replica, starts, is busy with a
+	// script, has no memory or disk left, or lacks replicas. Without memory, leases can still be
+	// renewed and released. [redis.HasErrorPrefix] tells the replies apart: READONLY, LOADING,
+	// OOM, MISCONF, NOREPLICAS and so on.
+	ErrUnavailable = errors.New("server is unavailable")
 	// ErrNoPermission: the user lacks a permission or could not log in.
 	ErrNoPermission = errors.New("no permission")
 )
+
+// Errors with a text of their own that match one of those above.
+var (
+	errReleased      error = &special{"lease was released", ErrClosed}
+	errMaxHold       error = &special{"lease reached its longest hold", ErrLost}
+	errUpgrade       error = &special{"a reader cannot become the writer: unlock, lock for writing, and read again", ErrArgument}
+	errReadOnly      error = &special{"server is a read-only replica", ErrUnavailable}
+	errNotReplicated error = &special{"too few replicas", ErrUnavailable}
+)
+
+// special is an error that matches another one.
+type special struct {
+	text string
+	of   error
+}
+
+func (e *special) Error() string { return e.text }
+
+func (e *special) Unwrap() error { return e.of }
 
 // HeldError describes the holder of a lock that could not be acquired. It matches
 // [ErrHeld].
@@ -97,15 +97,15 @@ var replies = []struct {
 	sentinel error
 }{
 	{"WRONGTYPE", ErrWrongType},
-	{"READONLY", ErrReadOnly},
-	{"LOADING", ErrLoading},
-	{"NOREPLICAS", ErrNotReplicated},
-	{"MASTERDOWN", ErrLoading},
-	{"CLUSTERDOWN", ErrLoading},
-	{"MISCONF", ErrMisconfigured},
-	{"TRYAGAIN", ErrLoading},
-	{"BUSY", ErrLoading},
-	{"OOM", ErrOOM},
+	{"READONLY", errReadOnly},
+	{"LOADING", ErrUnavailable},
+	{"NOREPLICAS", ErrUnavailable},
+	{"MASTERDOWN", ErrUnavailable},
+	{"CLUSTERDOWN", ErrUnavailable},
+	{"MISCONF", ErrUnavailable},
+	{"TRYAGAIN", ErrUnavailable},
+	{"BUSY", ErrUnavailable},
+	{"OOM", ErrUnavailable},
 	{"NOPERM", ErrNoPermission},
 	{"NOAUTH", ErrNoPermission},
 	{"WRONGPASS", ErrNoPermission},
@@ -114,14 +114,15 @@ var replies = []struct {
 	{"The user executing the script", ErrNoPermission},
 	{"ERR The user executing the script", ErrNoPermission},
 	{"ERR ACL failure in script", ErrNoPermission},
-	{"ERR max number of clients reached", ErrLoading},
+	{"ERR max number of clients reached", ErrUnavailable},
 }
 
-// describe wraps an error of a command. The result says what was being done and
-// matches both the sentinel and err.
+// describe wraps an error of a command. The result says what was being done, and matches the
+// sentinel of a reply.
 func describe(doing, key string, err error) error {
 	if sentinel := sentinelOf(err); sentinel != nil {
-		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, err)
+		text, _ := replyText(err)
+		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, refusal(text))
 	}
 	if errors.Is(err, redis.ErrClosed) {
 		err = ErrClosed
@@ -129,17 +130,30 @@ func describe(doing, key string, err error) error {
 	return fmt.Errorf("lock: %s %q: %w", doing, key, err)
 }
 
+// refusal is an error reply without the text of a script. It is a [redis.Error].
+type refusal string
+
+func (e refusal) Error() string { return string(e) }
+
+// RedisError implements [redis.Error].
+func (refusal) RedisError() {}
+
+// replyText returns the text of an error reply, without what a script adds before it.
+func replyText(err error) (text string, is bool) {
+	var reply redis.Error
+	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
+		return "", false
+	}
+	text = reply.Error()
+	return text[len(scriptPrefix.FindString(text)):], true
+}
+
 // sentinelOf returns the sentinel for an error reply. It returns nil for other errors,
 // for replies without a sentinel, and for the errors of several nodes.
 func sentinelOf(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
-		return nil
-	}
-	text := reply.Error()
-	text = text[len(scriptPrefix.FindString(text)):]
+	text, is := replyText(err)
 	for _, r := range replies {
-		if strings.HasPrefix(text, r.text) {
+		if is && strings.HasPrefix(text, r.text) {
 			return r.sentinel
 		}
 	}
@@ -156,17 +170,13 @@ func transient(err error) bool {
 	if err == nil {
 		return false
 	}
-	switch sentinelOf(err) {
-	case ErrLoading, ErrMisconfigured, ErrReadOnly, ErrNotReplicated, ErrOOM:
-		return true
-	}
-	return errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) || neverSent(err)
+	return errors.Is(sentinelOf(err), ErrUnavailable) || errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) || neverSent(err)
 }
 
 // outcomeUnknown reports whether the server may have executed a command that ended
 // with err, or may still do so: no reply came, or the caller stopped waiting for it.
 func outcomeUnknown(err error) bool {
-	if err == nil || errors.Is(err, ErrNotReplicated) {
+	if err == nil || errors.Is(err, errNotReplicated) {
 		return false
 	}
 	var reply redis.Error

@@ -8,16 +8,16 @@ type EventKind uint8
 // The kinds of events that [Config.Observe] receives.
 const (
 	Contended  EventKind = iota // another client holds the lock; the caller begins to wait or gives up
-	Acquired                    // the lock was acquired, after Waited and Attempts
+	Acquired                    // the lock was acquired, after Elapsed and Attempts
 	Renewed                     // the lease was renewed
-	Released                    // the lock was released, after Held
+	Released                    // the lock was released, after Elapsed
 	Lost                        // the server no longer knows the token
 	Expired                     // the lease expired without release or renewal
 	HandedOver                  // follows the end of a hold: the lock went to the waiter with this Token, which has yet to claim it
 	Failed                      // an attempt ended with Err, other than ErrHeld
 	NotRenewed                  // a renewal failed with Err or is late; another one follows
 	Undone                      // a given-up attempt was undone; with Err it was not, but its TTL has passed
-	GaveUp                      // a call of Lock failed with Err, after Waited and Attempts
+	GaveUp                      // a call of Lock failed with Err, after Elapsed and Attempts
 
 	eventKinds = iota
 )
@@ -37,32 +37,25 @@ type Event struct {
 	Owner    string
 	Token    string        // of this attempt; none for Contended and GaveUp; of the next holder for HandedOver
 	Attempts int           // Acquired, GaveUp: number of attempts; one may send several commands
-	Waited   time.Duration // Acquired, GaveUp: time since Lock or TryLock was called
-	Held     time.Duration // Released, Lost, Expired: time since the acquire
-	Late     time.Duration // Renewed: sent this long after it was due
+	Elapsed  time.Duration // Acquired, GaveUp: since Lock or TryLock was called; Released, Lost, Expired: since the acquire; Renewed: since it was due, when it was sent
 	Err      error         // Failed, NotRenewed, Undone, GaveUp: reason
 }
 
-// Stats are counts of a client and all clients that share its connections, since New.
+// Stats are counts of a client and all clients that share its connections.
 type Stats struct {
-	Leases  int // valid now
-	Waiting int // calls of Lock in progress
-
-	Acquired, Renewed, Released, HandedOver int64
-	Contended                               int64 // requests that found the lock held at the first attempt
-	GaveUp                                  int64 // calls of Lock that failed
-	Failed                                  int64 // attempts that ended with an error other than ErrHeld
-	NotRenewed                              int64 // renewals that failed or were late
-	Lost, Expired                           int64 // leases that ended without Unlock
-	Undone                                  int64 // given-up attempts that were undone
+	Leases  int                 // valid now
+	Waiting int                 // calls of Lock in progress
+	Events  map[EventKind]int64 // since New, with and without [Config.Observe]
 }
 
 // Stats returns the current counts. It sends nothing.
 func (c *Client) Stats() Stats {
-	n := func(k EventKind) int64 { return c.counts[k].Load() }
-	return Stats{
-		Leases: len(c.renewer.all(func(*hold) bool { return true })), Waiting: int(c.waits.Load()),
-		Acquired: n(Acquired), Renewed: n(Renewed), Released: n(Released), HandedOver: n(HandedOver), Contended: n(Contended),
-		GaveUp: n(GaveUp), Failed: n(Failed), NotRenewed: n(NotRenewed), Lost: n(Lost), Expired: n(Expired), Undone: n(Undone),
+	if c.isZero() {
+		return Stats{}
 	}
+	s := Stats{Leases: len(c.renewer.all(func(*hold) bool { return true })), Waiting: int(c.waits.Load()), Events: make(map[EventKind]int64, eventKinds)}
+	for k := range c.counts {
+		s.Events[EventKind(k)] = c.counts[k].Load()
+	}
+	return s
 }

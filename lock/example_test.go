@@ -25,7 +25,7 @@ func exampleRedis() (rdb *redis.Client, done func()) {
 	}
 }
 
-// Acquire a lock, do what it protects, release it.
+// Do locks, calls the function, and unlocks.
 func Example() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -37,14 +37,46 @@ func Example() {
 	}
 	defer client.Close()
 
-	lease, err := client.Mutex("orders:4711", lock.Options{}).Lock(context.Background())
+	order, err := client.Mutex("orders:4711", lock.Options{TTL: 30 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer lease.Unlock(context.Background())
-	fmt.Println("settling", lease.Key())
-	// Output: settling orders:4711
+	err = lock.Do(context.Background(), order, func(ctx context.Context) error {
+		fmt.Println("settling", lock.LeaseFrom(ctx).Key())
+		return nil // an error of the function, or of the lock
+	})
+	fmt.Println(err)
+	// Output:
+	// settling orders:4711
+	// <nil>
+}
+
+// Do nothing if another process holds the lock. Unlock with a context that has not ended.
+func ExampleLocker() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+	report, err := client.Mutex("report:weekly", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run := func(ctx context.Context) (err error) {
+		lease, err := report.TryLock(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lease.Unlock(context.WithoutCancel(ctx))) }()
+		_, busy := report.TryLock(ctx)
+		fmt.Println("another process does it:", errors.Is(busy, lock.ErrHeld))
+		return nil
+	}
+	fmt.Println(run(context.Background()))
+	// Output:
+	// another process does it: true
+	// <nil>
 }
 
 // Lock two accounts for a transfer. Another client may name them in the other order.
@@ -54,14 +86,15 @@ func ExampleClient_All() {
 	client, _ := lock.New(rdb, lock.Config{Owner: "billing-7"})
 	defer client.Close()
 
-	accounts := []string{"account:9", "account:4"}
-	lease, err := client.All(accounts, lock.Options{}).Lock(context.Background())
+	accounts, _ := client.All([]string{"account:9", "account:4"}, lock.Options{})
+	account9, _ := client.Mutex("account:9", lock.Options{})
+	lease, err := accounts.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("holding", lease.Key())
-	_, err = client.Mutex("account:9", lock.Options{}).TryLock(context.Background())
+	_, err = account9.TryLock(context.Background())
 	fmt.Println("account:9 is held:", errors.Is(err, lock.ErrHeld))
 	fmt.Println(lease.Unlock(context.Background()))
 	// Output:
@@ -71,7 +104,7 @@ func ExampleClient_All() {
 }
 
 // Limit the wait, and report the holder.
-func ExampleMutex_Lock_deadline() {
+func ExampleHeldError() {
 	rdb, done := exampleRedis()
 	defer done()
 	a, _ := lock.New(rdb, lock.Config{Owner: "billing-7"})
@@ -79,13 +112,15 @@ func ExampleMutex_Lock_deadline() {
 	b, _ := lock.New(rdb, lock.Config{Owner: "billing-8"})
 	defer b.Close()
 
-	if _, err := a.Mutex("orders:4711", lock.Options{}).Lock(context.Background()); err != nil {
+	mine, _ := a.Mutex("orders:4711", lock.Options{})
+	yours, _ := b.Mutex("orders:4711", lock.Options{})
+	if _, err := mine.Lock(context.Background()); err != nil {
 		fmt.Println(err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := b.Mutex("orders:4711", lock.Options{}).Lock(ctx)
+	_, err := yours.Lock(ctx)
 
 	var held *lock.HeldError
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
@@ -102,9 +137,8 @@ func ExampleLease_Context() {
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	lease, err := client.Mutex("report:weekly", lock.Options{
-		TTL: time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond},
-	}).Lock(context.Background())
+	report, _ := client.Mutex("report:weekly", lock.Options{TTL: time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}})
+	lease, err := report.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -122,9 +156,8 @@ func ExampleRenew() {
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	lease, err := client.Mutex("import:customers", lock.Options{
-		Renew: lock.Renew{MaxHold: 20 * time.Millisecond},
-	}).Lock(context.Background())
+	customers, _ := client.Mutex("import:customers", lock.Options{Renew: lock.Renew{MaxHold: 20 * time.Millisecond}})
+	lease, err := customers.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -135,13 +168,13 @@ func ExampleRenew() {
 }
 
 // The owner acquires the lock again in a function that it calls.
-func ExampleReentrant() {
+func ExampleClient_Reentrant() {
 	rdb, done := exampleRedis()
 	defer done()
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	owner := client.Reentrant("orders:4711", lock.Options{})
+	owner, _ := client.Reentrant("orders:4711", lock.Options{})
 	outer, err := owner.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
@@ -165,48 +198,53 @@ func ExampleReentrant() {
 }
 
 // Many owners read together. A writer may keep reading when it unlocks.
-func ExampleRW() {
+func ExampleClient_RW() {
 	rdb, done := exampleRedis()
 	defer done()
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 	ctx := context.Background()
 
-	mine, yours := client.RW("rates:eur", lock.Options{}), client.RW("rates:eur", lock.Options{})
-	write, err := mine.Writer().Lock(ctx)
+	myReader, myWriter, err := client.RW("rates:eur", lock.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err = yours.Reader().TryLock(ctx)
+	yourReader, _, _ := client.RW("rates:eur", lock.Options{}) // another owner
+	write, err := myWriter.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = yourReader.TryLock(ctx)
 	fmt.Println("you read while I write:", err == nil)
 
-	read, err := mine.Reader().Lock(ctx) // no other writer gets in between
+	read, err := myReader.Lock(ctx) // no other writer gets in between
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	_ = write.Unlock(ctx)
-	_, err = yours.Reader().TryLock(ctx)
+	_, err = yourReader.TryLock(ctx)
 	fmt.Println("you read while I read:", err == nil)
 
-	_, err = mine.Writer().TryLock(ctx)
+	_, err = myWriter.TryLock(ctx)
 	fmt.Println("I write while I read:", err)
 	_ = read.Unlock(ctx)
 	// Output:
 	// you read while I write: false
 	// you read while I read: true
-	// I write while I read: lock: acquire "rates:eur": a reader cannot become the writer
+	// I write while I read: lock: acquire "rates:eur": a reader cannot become the writer: unlock, lock for writing, and read again
 }
 
 // Waiters get the lock in order of arrival.
-func ExampleFair() {
+func ExampleClient_Fair() {
 	rdb, done := exampleRedis()
 	defer done()
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	printer := client.Fair("printer:ground-floor", lock.Options{})
+	printer, _ := client.Fair("printer:ground-floor", lock.Options{})
 	lease, err := printer.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
@@ -240,7 +278,7 @@ func ExampleSemaphore() {
 	defer client.Close()
 	ctx := context.Background()
 
-	converter := client.Semaphore("converter", 2, lock.Options{})
+	converter, _ := client.Semaphore("converter", 2, lock.Options{})
 	for range 3 {
 		_, err := converter.TryLock(ctx)
 		fmt.Println("converting:", err == nil)
@@ -255,10 +293,9 @@ func ExampleSemaphore() {
 		return
 	}
 	fmt.Println("converting:", permit.Valid())
-	limit, _ := converter.Limit(ctx)
-	inUse, _ := converter.InUse(ctx)
+	inUse, limit, _ := converter.Permits(ctx)
 	fmt.Println(inUse, "of", limit)
-	if err := converter.ClearLimit(ctx); err != nil {
+	if err := converter.SetLimit(ctx, 0); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -277,8 +314,10 @@ func ExampleElect() {
 	client, _ := lock.New(rdb, lock.Config{Owner: "reporter-1"})
 	defer client.Close()
 
-	err := lock.Elect(context.Background(), client.Mutex("leader:reports", lock.Options{Fence: true}), func(ctx context.Context) error {
-		fmt.Println("leading, term", lock.LeaseFrom(ctx).Fence())
+	leader, _ := client.Mutex("leader:reports", lock.Options{Fence: true})
+	err := lock.Elect(context.Background(), leader, func(ctx context.Context) error {
+		term, _ := lock.LeaseFrom(ctx).Fence()
+		fmt.Println("leading, term", term)
 		return nil // resigns; usually work until <-ctx.Done()
 	})
 	fmt.Println(err)
@@ -296,14 +335,14 @@ func ExampleLease_Fence() {
 	defer client.Close()
 
 	var seen int64
-	write := func(fence int64) string {
-		if fence < seen {
+	write := func(fence int64, ok bool) string {
+		if !ok || fence < seen {
 			return "refused"
 		}
 		seen = fence
 		return "written"
 	}
-	m := client.Mutex("orders:4711", lock.Options{Fence: true})
+	m, _ := client.Mutex("orders:4711", lock.Options{Fence: true})
 	slow, err := m.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)

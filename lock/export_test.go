@@ -7,10 +7,12 @@ import (
 	"locktop/lock/internal/transport"
 )
 
-// Scatter has the All treat its keys as if each were in a slot of its own.
-func (a *All) Scatter() *All {
-	a.protocol.group(func(key string) string { return key })
-	return a
+// Scatter has the lock of [Client.All] treat its keys as if each were in a slot of its own.
+func Scatter(l Locker) Locker {
+	if a, ours := l.(*all); ours {
+		a.protocol.group(func(key string) string { return key })
+	}
+	return l
 }
 
 // DelaySubscriptions has c wait before it sends a SUBSCRIBE or an UNSUBSCRIBE, as on a

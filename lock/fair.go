@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -17,7 +16,11 @@ var fairScripts = &scripts{
 // waiter gets it.
 const claimTimeout = time.Second
 
-// Fair is a mutex that serves its waiters in order of arrival, also across processes.
+// fair is the lock of [Client.Fair].
+type fair struct{ base }
+
+// Fair returns the mutex with that name, which serves its waiters in order of arrival, also across
+// processes. It sends nothing. [Options.Wait] must be zero, because waiters receive messages.
 // A release hands the lock to the first waiter, so the lock is never free while a
 // client waits. A hand-over sends two messages at most, however long the queue is: one to the
 // process of the next holder, and one to the process of a waiter behind it, which
@@ -29,34 +32,34 @@ const claimTimeout = time.Second
 // process that has died costs the same. TryLock does not queue: it succeeds only if the lock is
 // free and no client waits.
 //
-// On the server the lock is the same key as a [Mutex] and excludes the same clients.
+// On the server the lock is the same key as a [Client.Mutex] and excludes the same clients.
 // Such clients ignore the queue: one that finds the lock free right after a crash gets
-// it before the waiters. A further key, the zset that a Mutex has, too, holds the queue; it
+// it before the waiters. A further key, the zset that a [Client.Mutex] has, too, holds the queue; it
 // vanishes with the last waiter.
-type Fair struct{ base }
-
-// Fair returns the lock with that name. It sends nothing. Lock and TryLock report
-// invalid options as [ErrArgument]. [Options.Wait] must be zero, because waiters of a
-// fair lock receive messages.
-func (c *Client) Fair(key string, o Options) *Fair {
-	p := newScriptProtocol(fairScripts, c.core, key, o.Fence)
-	f := &Fair{c.newBase(key, o, p)}
-	if !f.opts.Fence && f.opts.Replicas == 0 {
-		p.grant = f.opts.keyTTL()
+func (c *Client) Fair(key string, o Options) (Locker, error) {
+	b, err := c.newBase(key, o, "a fair lock", "Wait")
+	if err == nil {
+		err = nameKey(key, c.checkCompanions(key))
 	}
-	f.refuse("Wait", o.Wait != (Wait{}), "a fair lock")
-	f.argErr = cmp.Or(f.argErr, c.checkCompanions(key))
-	return f
+	if err != nil {
+		return nil, err
+	}
+	p := newScriptProtocol(fairScripts, c.core, key, o.Fence)
+	if !b.opts.Fence && b.opts.Replicas == 0 {
+		p.grant = b.opts.keyTTL()
+	}
+	b.protocol = p
+	return &fair{b}, nil
 }
 
 // TryLock implements [Locker].
-func (f *Fair) TryLock(ctx context.Context) (*Lease, error) {
+func (f *fair) TryLock(ctx context.Context) (*Lease, error) {
 	return f.tryLock(ctx, &request{try: f.attempt})
 }
 
 // Lock implements [Locker]. If the lock is held, Lock joins the queue on the server at
 // once. If ctx ends, it leaves the queue.
-func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
+func (f *fair) Lock(ctx context.Context) (*Lease, error) {
 	return f.lock(ctx, &request{try: f.attempt, inOrder: true})
 }
 
@@ -69,7 +72,7 @@ type grant struct {
 
 // attempt takes a grant. Without one it asks for the lock and, if it is held, for a place in the
 // queue.
-func (f *Fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
+func (f *fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
 	var h *hold
 	var g grant
 	if r.token != "" {
@@ -88,7 +91,7 @@ func (f *Fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
 }
 
 // ask asks the server once.
-func (f *Fair) ask(ctx context.Context, r *request) (*hold, error) {
+func (f *fair) ask(ctx context.Context, r *request) (*hold, error) {
 	return f.acquireOnceBy(ctx, r, func(token string) future {
 		ticket, stopped := "-", ""
 		if r.token != "" {

@@ -342,7 +342,7 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 
 // waitFair starts n goroutines that wait for a fair lock and release it. The channel
 // receives the time of each acquire.
-func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
+func (r *rig) waitFair(c *client, n int) <-chan time.Time {
 	got := make(chan time.Time, n)
 	for range n {
 		go func() {
@@ -432,7 +432,7 @@ func TestAFairLockIsHandedOverWhenMemoryIsFull(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(lease.Unlock(ctx))
 		next := r.won(got)
-		check.AtLeast(r, next.Fence(), lease.Fence()+1, "fence")
+		check.AtLeast(r, fenceOf(next), fenceOf(lease)+1, "fence")
 		r.must(next.Unlock(ctx))
 		r.holds("orders", "")
 	})
@@ -461,7 +461,7 @@ func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
 const waitersPerProcess = 50
 
 // queue is the worker of TestAFairLockServesProcessesInOrderOfArrival.
-func queue(rdb *redis.Client, c *lock.Client) error {
+func queue(rdb *redis.Client, c *client) error {
 	var all errgroup.Group
 	for range waitersPerProcess {
 		all.Go(func() error {
@@ -525,7 +525,7 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 			check.Equal(r, r.calls("evalsha")-before, c.commands, "commands")
 			left := r.rdb.PTTL(ctx, "orders").Val()
 			check.True(r, left > c.to.TTL-5*time.Second && left <= c.to.TTL, "%v left", left)
-			check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
+			check.Equal(r, c.to.Fence, fenceOf(next) > 0, "fenced")
 			r.must(next.Unlock(ctx))
 		})
 	}
@@ -554,7 +554,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		near := r.near()
 		lease := r.lock(near.Fair("orders", lock.Options{}))
-		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
+		clients := []*client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
 		for range 20 {
 			var all sync.WaitGroup
 			for _, c := range clients {

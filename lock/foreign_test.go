@@ -88,16 +88,11 @@ func (r *rig) stored(key string) string {
 // that of other libraries, too.
 var countHashes = []string{"version alone", "hash of a count", "lock of Redisson", "lock of ioredfour"}
 
-// lookup is a lock that tells its holder.
-type lookup interface {
-	Holder(ctx context.Context) (*lock.HeldError, error)
-}
-
 // lookups returns the handles of a key that tell the holder, by kind.
-func lookups(c *lock.Client, key string, o lock.Options) map[string]lookup {
-	return map[string]lookup{
+func lookups(c *client, key string, o lock.Options) map[string]lock.Locker {
+	return map[string]lock.Locker{
 		"mutex": c.Mutex(key, o), "fair": c.Fair(key, o), "all": c.All([]string{key, key + "-too"}, o),
-		"reentrant": c.Reentrant(key, o), "writer": c.RW(key, o), "semaphore": c.Semaphore(key, 1, o),
+		"reentrant": c.Reentrant(key, o), "writer": c.RW(key, o).Writer(), "semaphore": c.Semaphore(key, 1, o),
 	}
 }
 
@@ -106,11 +101,11 @@ func lookups(c *lock.Client, key string, o lock.Options) map[string]lookup {
 func TestAForeignValueIsLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		q := check.Must(lock.NewQuorum([]*redis.Client{r.rdb}, lock.QuorumConfig{NodeTimeout: 5 * time.Second}))(r)
+		q := &quorum{check.Must(lock.NewQuorum([]*redis.Client{r.rdb}, lock.QuorumConfig{NodeTimeout: 5 * time.Second}))(r)}
 		r.Cleanup(func() { q.Close() })
 		o := lock.Options{TTL: time.Minute}
 		of := maps.Clone(kinds)
-		of["redlock"] = func(_ *lock.Client, key string, o lock.Options) lock.Locker { return q.Redlock(key, o) }
+		of["redlock"] = func(_ *client, key string, o lock.Options) lock.Locker { return q.Redlock(key, o) }
 		var all sync.WaitGroup
 		for kind, of := range of {
 			for name, command := range foreignValues {
@@ -149,10 +144,10 @@ func TestAForeignValueIsLeftAlone(t *testing.T) {
 				key := "limit: " + name
 				r.storeForeign(command, key)
 				before, s := r.stored(key), c.Semaphore(key, 2, o)
-				check.ErrorIs(r, tried(s.InUse(ctx)), lock.ErrWrongType, "InUse of %s", key)
-				check.ErrorIs(r, tried(s.Limit(ctx)), lock.ErrWrongType, "Limit of %s", key)
+				_, _, err := s.Permits(ctx)
+				check.ErrorIs(r, err, lock.ErrWrongType, "Permits of %s", key)
 				check.ErrorIs(r, s.SetLimit(ctx, 3), lock.ErrWrongType, "SetLimit of %s", key)
-				check.ErrorIs(r, s.ClearLimit(ctx), lock.ErrWrongType, "ClearLimit of %s", key)
+				check.ErrorIs(r, s.SetLimit(ctx, 0), lock.ErrWrongType, "SetLimit of %s to 0", key)
 				check.Equal(r, r.stored(key), before, "%s was touched", key)
 			})
 		}

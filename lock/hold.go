@@ -147,7 +147,7 @@ func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	}
 	now := time.Now()
 	h.base.client.emit(Event{Kind: Acquired, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token,
-		Attempts: r.attempts, Waited: now.Sub(r.began)})
+		Attempts: r.attempts, Elapsed: now.Sub(r.began)})
 	return newEntry(h), nil
 }
 
@@ -158,7 +158,7 @@ func (h *hold) undoEntry() {
 	h.entries--
 	left := h.entries
 	h.mu.Unlock()
-	if left == 0 && h.finish(ErrReleased) {
+	if left == 0 && h.finish(errReleased) {
 		h.releaseUntil(h.expiresBy())
 	}
 }
@@ -220,7 +220,7 @@ func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 	h.entries--
 	left = h.entries
 	if left == 0 {
-		h.cause, inFlight = ErrReleased, h.inFlight
+		h.cause, inFlight = errReleased, h.inFlight
 	}
 	h.mu.Unlock()
 	if left == 0 {
@@ -240,7 +240,7 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		if cause == ErrMaxHold || cause == ErrLost && (mayOutlive || h.base.several) { // a key may live much longer
+		if cause == errMaxHold || cause == ErrLost && (mayOutlive || h.base.several) { // a key may live much longer
 			h.releaseAfterDelay(h.expiresBy())
 		}
 	}
@@ -304,7 +304,7 @@ func (h *hold) emitEnd(kind EventKind) {
 // event returns an event of the hold's end.
 func (h *hold) event(kind EventKind) Event {
 	now := time.Now()
-	return Event{Kind: kind, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Held: now.Sub(h.began)}
+	return Event{Kind: kind, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Elapsed: now.Sub(h.began)}
 }
 
 // The callers of the following functions hold h.mu.
@@ -346,7 +346,7 @@ func (h *hold) endedAt(now time.Time) error {
 func (h *hold) deadlineCause() error {
 	r := h.base.opts.Renew
 	if r.Max > 0 && h.renewals >= r.Max || r.MaxHold > 0 && time.Since(h.began) >= r.MaxHold {
-		return ErrMaxHold
+		return errMaxHold
 	}
 	return ErrLost
 }
@@ -424,7 +424,7 @@ func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _
 		// The server has renewed a hold that has ended here: undo it. If a release is
 		// in progress, it does the same, and an undo before it would make it report a
 		// loss.
-		if h.cause != ErrReleased && h.cause != ErrClosed {
+		if h.cause != errReleased && h.cause != ErrClosed {
 			h.releaseAfterDelay(now.Add(req.ttl + h.base.opts.Delay))
 		}
 		return false, err

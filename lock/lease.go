@@ -40,19 +40,22 @@ func newEntry(h *hold) *Lease {
 	return l
 }
 
-// Key returns the name of the lock. For an [All] these are all keys, joined by ", ".
+// Key returns the name of the lock. For a [Client.All] these are all keys, joined by ", ".
 func (l *Lease) Key() string { return l.possession().base.key }
 
 // Token returns the value that identifies this holder on the server. A client that
 // knows it can release the lock.
 func (l *Lease) Token() string { return l.possession().token }
 
-// Fence returns the fencing token, 0 unless [Options.Fence] is set. Every later holder
+// Fence returns the fencing token; ok is false unless [Options.Fence] is set. Every later holder
 // of the lock gets a larger number, as long as the server keeps its data. Send it with
 // every write that the lock protects, and have the resource refuse a number that is
 // smaller than the largest it has seen. A holder that does not know yet that its lease
 // has expired can then do no harm.
-func (l *Lease) Fence() int64 { return l.possession().fence }
+func (l *Lease) Fence() (fence int64, ok bool) {
+	h := l.possession()
+	return h.fence, h.base.opts.Fence
+}
 
 // Deadline returns when the lease ends unless it is renewed, on the clock of this
 // process. The server frees the lock later than that.
@@ -82,7 +85,7 @@ func (l *Lease) possession() *hold {
 }
 
 // Context returns a context that ends with the lease. [context.Cause] is then one of
-// ErrReleased, ErrLost, ErrMaxHold and ErrClosed. A lost lease never becomes valid
+// [ErrClosed], after Unlock or [Client.Close], and [ErrLost]. A lost lease never becomes valid
 // again. While the context is in use, the lease is renewed. See ContextFrom for a
 // context with values.
 func (l *Lease) Context() context.Context {
@@ -171,9 +174,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.hold.setTTL(ctx, ttl)
 }
 
-// Unlock releases the lock and ends the lease's context with [ErrReleased]. If the
-// lease has ended before, Unlock changes nothing and returns the cause (ErrLost,
-// ErrReleased, …). After Unlock has returned nil, no renewal is in flight and none
+// Unlock releases the lock and ends the lease's context with [ErrClosed]. If the
+// lease has ended before, Unlock changes nothing and returns the cause: [ErrLost], or ErrClosed
+// if it was unlocked. After Unlock has returned nil, no renewal is in flight and none
 // follows. If ctx ends before the reply, or has ended before the call, the release
 // continues in the background, and the error matches ctx.Err().
 func (l *Lease) Unlock(ctx context.Context) error {
@@ -186,22 +189,22 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	l.cleanup.Stop()
 	err := l.hold.exit(ctx)
 	if l.cancel != nil {
-		l.cancel(ErrReleased)
+		l.cancel(errReleased)
 	}
 	return err
 }
 
 // released reports whether Unlock was called before the lease ended for another reason.
 func (l *Lease) released() bool {
-	return l.unlocked.Load() && (errors.Is(l.hold.endCause(), ErrReleased) || l.hold.valid())
+	return l.unlocked.Load() && (errors.Is(l.hold.endCause(), errReleased) || l.hold.valid())
 }
 
 // endCause returns the cause of the end of a lease on which Unlock was called.
 func (l *Lease) endCause() error {
 	if l.ctx != nil {
-		return cmp.Or(context.Cause(l.ctx), ErrReleased)
+		return cmp.Or(context.Cause(l.ctx), errReleased)
 	}
-	return cmp.Or(l.hold.endCause(), ErrReleased)
+	return cmp.Or(l.hold.endCause(), errReleased)
 }
 
 // unlockTimeout limits how long Do waits for the release.

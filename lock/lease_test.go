@@ -22,7 +22,7 @@ func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 		check.ErrorIs(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
 		check.ErrorIs(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
 		check.ErrorIs(t, context.Cause(lease.Context()), lock.ErrArgument, "the context of %s", name)
-		check.True(t, lease.Key()+lease.Token() == "" && lease.Fence() == 0 && lease.Deadline().IsZero() && lease.Votes() == nil &&
+		check.True(t, lease.Key()+lease.Token() == "" && fenceOf(lease) == 0 && lease.Deadline().IsZero() && lease.Votes() == nil &&
 			lease.ContextFrom(ctx).Err() != nil, "%s is a lease", name)
 	}
 }
@@ -34,8 +34,8 @@ func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}))
 		acquire := source(r, "waiters_common.lua", "waiters_acquire.lua", "mutex_acquire.lua")
 		again, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, lease.Token(), 60_000).Int64()
-		check.True(r, err == nil && again == lease.Fence(),
-			"the same token got fence %d, %v; want %d, that of its hold", again, err, lease.Fence())
+		check.True(r, err == nil && again == fenceOf(lease),
+			"the same token got fence %d, %v; want %d, that of its hold", again, err, fenceOf(lease))
 		refusal, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, "another", 60_000).Slice()
 		check.True(r, err == nil && len(refusal) == 2 && refusal[0] == lease.Token(), "another token got %v, %v; want a refusal", refusal, err)
 		r.holds("orders", lease.Token())
@@ -87,10 +87,10 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
 		cancel()
 		<-lease.Context().Done()
-		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "it ended with")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "it ended with")
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "unlocked again")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrClosed, "unlocked again")
 		r.holds("orders", "stranger")
 	})
 }

@@ -1,19 +1,21 @@
 // Package lock provides distributed locks on Redis.
 //
-// A [Client] has an owner label and connections to Redis. Its methods return locks by
-// name. Acquiring a lock returns a [Lease]. The lease ends when it is unlocked, when
-// it is lost, or when its time to live (TTL) has passed:
+// A [Client] has an owner label and connections to Redis. Its methods return locks by name. [Do]
+// runs a function under a lock:
 //
 //	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
 //	...
 //	defer client.Close()
 //
-//	lease, err := client.Mutex("orders:4711", lock.Options{}).Lock(ctx)
-//	if err != nil {
-//		return err
-//	}
-//	defer lease.Unlock(context.WithoutCancel(ctx))
-//	return charge(lease.Context(), order) // stops when the lease is lost
+//	order, err := client.Mutex("orders:4711", lock.Options{})
+//	...
+//	err = lock.Do(ctx, order, func(ctx context.Context) error {
+//		return charge(ctx, "4711") // ctx ends if the lock is lost
+//	})
+//
+// [Elect] runs a function while this process leads. Locker.Lock and Locker.TryLock return a
+// [Lease] instead. It ends when it is unlocked, when it is lost, or when its time to live (TTL) has
+// passed.
 //
 // # Kinds
 //
@@ -27,8 +29,8 @@
 //   - [Quorum.Redlock]: one holder, on several independent servers. Fewer than half of
 //     the servers may be down.
 //
-// All kinds implement [Locker] and return the same type of lease. [Do] runs a function
-// under a lock, and [Elect] runs one while this process leads.
+// All of them are a [Locker], and return the same type of lease. The constructors send nothing.
+// They return [ErrArgument] for options that cannot work, or do not apply to the kind.
 //
 // # What a lease guarantees
 //
@@ -47,7 +49,7 @@
 //
 // If the server loses its data (a restart without persistence, a failover before
 // replication, eviction), the lock is free immediately. The holder learns this at its next
-// renewal. A [Redlock] survives the loss of fewer than half of its servers.
+// renewal. A [Quorum.Redlock] survives the loss of fewer than half of its servers.
 package lock
 
 import (
@@ -93,18 +95,18 @@ type Options struct {
 	// Renew configures the renewal of the lease. The zero value renews without limit.
 	Renew Renew
 	// Wait configures how Lock waits. The zero value subscribes to the release. It does
-	// not apply to a [Fair] lock.
+	// not apply to a [Client.Fair] lock.
 	Wait Wait
 	// Fence enables fencing tokens: see [Lease.Fence]. The counter is a separate key
-	// without expiry. It does not apply to an [All] or a [Semaphore].
+	// without expiry. It does not apply to an [Client.All] or a [Semaphore].
 	Fence bool
 	// Replicas is the number of replicas that must confirm the lock before it counts
 	// as acquired. If fewer confirm within ReplicaTimeout, the lock is released and
-	// the error is [ErrNotReplicated]. The confirmation costs a second round trip. The
+	// the error is [ErrUnavailable]. The confirmation costs a second round trip. The
 	// lock then survives a failover to any replica that confirmed it. Without
 	// confirmation, a failover right after the acquire may lose the lock, and another
 	// client may acquire it while the lease is still valid. Renewals are not
-	// confirmed. It does not apply to an [All] or a [Redlock].
+	// confirmed. It does not apply to an [Client.All] or a [Quorum.Redlock].
 	Replicas int
 	// ReplicaTimeout is used with Replicas: whole milliseconds, shorter than the TTL.
 	// Default: 1 s, or half the TTL if that is shorter.
@@ -157,10 +159,9 @@ const (
 	minEvery   = time.Millisecond
 )
 
-// Validate returns an error that matches [ErrArgument] if no lock can have these
-// options. The methods of a lock with such options return the same error. Some options
-// do not apply to all kinds of locks: [Mutex.Validate] and those of the other kinds say
-// that.
+// Validate returns an error that matches [ErrArgument] if no lock can have these options.
+// The constructors of locks return the same error, and one if an option does not apply to their
+// kind.
 func (o Options) Validate() error {
 	_, err := o.withDefaults()
 	return err
@@ -218,7 +219,8 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// Client acquires locks for one owner. It is safe for concurrent use.
+// Client acquires locks for one owner. It is safe for concurrent use. The methods of the zero value
+// return [ErrArgument], and so do those of a zero [Quorum].
 type Client struct {
 	*core
 	owner       string
@@ -253,33 +255,29 @@ type core struct {
 	counts  [eventKinds]atomic.Int64
 }
 
-// RedisClient is a [redis.Client] or a [redis.ClusterClient]. It has only the methods that tell them
-// from a pipeline: a package that names their types, or all of their methods, takes a second longer
-// to compile.
-type RedisClient interface {
-	AddHook(hook redis.Hook)
-	PoolStats() *redis.PoolStats
-}
-
 // New returns a client for the server of rdb: a [redis.Client], single or behind
-// Sentinel, or a [redis.ClusterClient]. The client copies address, credentials and
+// Sentinel, or a [redis.ClusterClient]. For others it returns [ErrArgument]. The client copies address, credentials and
 // dialer from rdb's options but opens its own connections, because a lock's commands
 // must not be retried by go-redis. rdb still belongs to the caller, and its hooks are
 // not called. If rdb has a StreamingCredentialsProvider, the connection of the commands
 // authenticates again, in their order, when the credentials change. That to a cluster does
 // so only when it is dialed again. New does not connect; the first command does.
-func New(rdb RedisClient, cfg Config) (*Client, error) {
+func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		return newClient(transport.NewPipe(transport.CloneOptions(rdb)), cfg)
-	case *redis.ClusterClient:
-		t, err := transport.NewCluster(rdb)
-		if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
+		if rdb != nil {
+			return newClient(transport.NewPipe(transport.CloneOptions(rdb)), cfg)
 		}
-		return newClient(t, cfg)
+	case *redis.ClusterClient:
+		if rdb != nil {
+			t, err := transport.NewCluster(rdb)
+			if err != nil {
+				return nil, fmt.Errorf("lock: %w", err)
+			}
+			return newClient(t, cfg)
+		}
 	}
-	return nil, fmt.Errorf("%w: locks do not support a %T; use a redis.Client or a redis.ClusterClient", ErrArgument, rdb)
+	return nil, fmt.Errorf("lock: new client: %w: it needs a redis.Client or a redis.ClusterClient, and got %T(%[2]v)", ErrArgument, rdb)
 }
 
 // newClient returns a client that owns t.
@@ -307,8 +305,14 @@ func newClient(t transport.Transport, cfg Config) (*Client, error) {
 // it holds is held for c, too, as for any other client. It is closed with c and need
 // not be closed itself.
 func (c *Client) As(owner string) *Client {
+	if c.isZero() {
+		return &Client{}
+	}
 	return &Client{core: c.core, owner: owner, parent: c}
 }
+
+// isZero reports whether New did not return c.
+func (c *Client) isZero() bool { return c == nil || c.core == nil }
 
 // isClosed reports whether Close was called on c or on a client that c comes from.
 func (c *Client) isClosed() bool {
@@ -362,6 +366,9 @@ const closeTimeout = time.Second
 // Close may be called from there. It returns within a few seconds even if the server
 // does not answer. Further calls do nothing.
 func (c *Client) Close() error {
+	if c.isZero() {
+		return fmt.Errorf("lock: close: %w: New did not return this client", ErrArgument)
+	}
 	if c.closed.Swap(true) {
 		return nil
 	}

@@ -26,8 +26,8 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 		check.True(r, label == "billing-7" && len(id) == 36, "token %q is not the owner's label and a uuid", lease.Token())
 		r.lives("orders", 5*time.Second, began)
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
-		check.True(r, lease.Valid() && lease.Context().Err() == nil && lease.Fence() == 0,
-			"a fresh lease is not valid, or has the fence %d", lease.Fence())
+		check.True(r, lease.Valid() && lease.Context().Err() == nil && fenceOf(lease) == 0,
+			"a fresh lease is not valid, or has the fence %d", fenceOf(lease))
 	})
 }
 
@@ -38,10 +38,10 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		lease := r.lock(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
-		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
-		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
-		got := c.Stats() // needs no Observe
-		check.True(r, got.Acquired == 1 && got.Released == 1, "acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "the lease's context ended with")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrClosed, "second unlock")
+		got := c.Stats().Events // needs no Observe
+		check.True(r, got[lock.Acquired] == 1 && got[lock.Released] == 1, "acquired %d, released %d, want 1 and 1", got[lock.Acquired], got[lock.Released])
 		r.must(r.locked(c.As("b").Mutex("orders", lock.Options{})).Unlock(ctx))
 	})
 }
@@ -118,13 +118,12 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 			{Delay: 1500 * time.Microsecond},
 			{Delay: 366 * 24 * time.Hour},
 		} {
-			check.ErrorIs(r, tried(c.Mutex("orders", o).Lock(ctx)), lock.ErrArgument, "%+v", o)
-			check.ErrorIs(r, o.Validate(), lock.ErrArgument, "%+v", o)
+			check.ErrorIs(r, tried(c.Client.Mutex("orders", o)), lock.ErrArgument, "%+v", o)
 		}
 		for _, o := range []lock.Options{{}, {Delay: time.Millisecond}, {Delay: 365 * 24 * time.Hour}} {
-			r.must(o.Validate())
+			check.Must(c.Client.Mutex("orders", o))(r)
 		}
-		check.ErrorIs(r, tried(c.As(long).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrArgument, "a label of 101 bytes")
+		check.ErrorIs(r, tried(c.Client.As(long).Mutex("orders", lock.Options{})), lock.ErrArgument, "a label of 101 bytes")
 		check.ErrorIs(r, tried(lock.New(r.via, lock.Config{Owner: long})), lock.ErrArgument, "a label of 101 bytes")
 	})
 }
@@ -268,7 +267,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		got, want := diary.story(), "[acquired contended renewed released acquired expired]"
 		check.True(r, got == want, "the story is %s, want %s", got, want)
 		for _, e := range diary.events {
-			check.True(r, e.Kind != lock.Released || e.Held >= time.Second, "released after %v, want 1.5 s", e.Held)
+			check.True(r, e.Kind != lock.Released || e.Elapsed >= time.Second, "released after %v, want 1.5 s", e.Elapsed)
 		}
 	})
 }

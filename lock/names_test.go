@@ -19,8 +19,8 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 		} {
 			plain := r.lock(pair[0])
 			braced := r.lock(pair[1])
-			check.True(r, plain.Fence() == 1 && braced.Fence() == 1,
-				"%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
+			check.True(r, fenceOf(plain) == 1 && fenceOf(braced) == 1,
+				"%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), fenceOf(plain), fenceOf(braced))
 			patient, cancel := context.WithCancel(ctx)
 			waiter := inBackground(func() error { return tried(pair[1].Lock(patient)) })
 			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:waiters").Val()) == 1 })

@@ -122,7 +122,7 @@ func (n *node) noteReply(err error) {
 	}
 }
 
-// nodeState is the copy of a [Redlock] on one node. As a transport it refuses
+// nodeState is the copy of a [Quorum.Redlock] on one node. As a transport it refuses
 // commands after closeAcquires.
 type nodeState struct {
 	transport.Transport // the node's

@@ -17,7 +17,7 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	defer rdb.Close()
 	q := check.Must(NewQuorum([]*redis.Client{rdb}, QuorumConfig{}))(t)
 	defer q.Close()
-	a := q.Redlock("orders", Options{}).redlock.newAttempt()
+	a := check.Must(q.Redlock("orders", Options{}))(t).(*redlock).redlock.newAttempt()
 	a.states[0].held = true
 	a.states[0].closeAcquires()
 	reply, err := a.extend(t.Context(), nil, a.token, time.Minute).wait(t.Context())

@@ -45,11 +45,11 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 				r.must(r.won(next).Unlock(ctx))
 			}
 			fenced := r.locked(c.Mutex("orders", lock.Options{Fence: true}))
-			check.Equal(r, fenced.Fence(), int64(1), "fence")
+			check.Equal(r, fenceOf(fenced), int64(1), "fence")
 			r.must(fenced.Unlock(ctx))
 			s := c.Semaphore("orders-limited", 1, lock.Options{})
 			r.must(s.SetLimit(ctx, 2))
-			check.Equal(r, check.Must(s.InUse(ctx))(r), 0, "permits")
+			r.counts(s, 2, 0)
 			for kind, look := range lookups(c, "orders-free", lock.Options{}) {
 				held, err := look.Holder(ctx)
 				check.True(r, held == nil && err == nil, "Holder of a free %s: %v, %v", kind, held, err)

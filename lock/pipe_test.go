@@ -16,7 +16,7 @@ func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	c := check.Must(lock.New(rdb, lock.Config{}))(t)
 	t.Cleanup(func() { c.Close() })
-	lease := check.Must(c.Mutex("orders", lock.Options{}).TryLock(ctx))(t)
+	lease := check.Must(check.Must(c.Mutex("orders", lock.Options{}))(t).TryLock(ctx))(t)
 	check.Equal(t, rdb.Get(ctx, "orders").Val(), lease.Token(), "database 5 holds")
 }
 

@@ -67,7 +67,7 @@ func (r *rig) freezeAndWake(job string, o lock.Options, meanwhile func(next *loc
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		said, _ := r.freezeAndWake("write", lock.Options{TTL: time.Minute, Fence: true}, func(next *lock.Lease) {
-			written, err := store(r.rdb, next.Fence(), "next")
+			written, err := store(r.rdb, fenceOf(next), "next")
 			check.Require(r, written && err == nil, "the holder's write was refused: %v", err)
 		})
 		check.Equal(r, said, "written=false", "the late writer says")

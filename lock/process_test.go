@@ -46,7 +46,7 @@ func TestAMutexKeepsProcessesApart(t *testing.T) {
 }
 
 // count is the worker of TestAMutexKeepsProcessesApart.
-func count(rdb *redis.Client, c *lock.Client) error {
+func count(rdb *redis.Client, c *client) error {
 	m := c.Mutex("mutex", lock.Options{TTL: time.Minute})
 	var all errgroup.Group
 	var begun atomic.Int64
@@ -62,7 +62,7 @@ func count(rdb *redis.Client, c *lock.Client) error {
 }
 
 // increment reads and writes the counter in two steps, which is unsafe without a lock.
-func increment(rdb *redis.Client, m *lock.Mutex) error {
+func increment(rdb *redis.Client, m lock.Locker) error {
 	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func sayHeld(lease *lock.Lease, err error) (*lock.Lease, error) {
 const workerTTL = 400 * time.Millisecond
 
 // hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.
-func hold(c *lock.Client) error {
+func hold(c *client) error {
 	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: workerTTL}).Lock(ctx))
 	if err != nil {
 		return err
@@ -101,12 +101,12 @@ func hold(c *lock.Client) error {
 }
 
 // write is the worker of TestALateWriteIsRefusedByItsFence.
-func write(rdb *redis.Client, c *lock.Client) error {
+func write(rdb *redis.Client, c *client) error {
 	lease, err := sayHeld(c.Mutex("mutex", lock.Options{TTL: workerTTL, Fence: true}).Lock(ctx))
 	if err != nil {
 		return err
 	}
-	written, err := store(rdb, lease.Fence(), "late")
+	written, err := store(rdb, fenceOf(lease), "late")
 	fmt.Printf("written=%v\n", written)
 	return err
 }
@@ -150,8 +150,9 @@ func (r *rig) workers(job string) *errgroup.Group {
 func work(job, addr string) int {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	c, err := lock.New(rdb, lock.Config{Owner: job + ":" + strconv.Itoa(os.Getpid())})
+	plain, err := lock.New(rdb, lock.Config{Owner: job + ":" + strconv.Itoa(os.Getpid())})
 	if err == nil {
+		c := &client{plain}
 		defer c.Close()
 		switch job {
 		case "count":

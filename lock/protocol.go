@@ -302,7 +302,7 @@ func (c *call) resendIfNeeded(ctx context.Context) error {
 		c.send(ctx, new(transport.Command), argv)
 		return nil
 	}
-	if errors.Is(sentinelOf(err), ErrReadOnly) {
+	if errors.Is(sentinelOf(err), errReadOnly) {
 		c.transport.DropStale()
 	}
 	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") && c.script != nil {

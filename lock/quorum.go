@@ -30,7 +30,7 @@ type QuorumConfig struct {
 }
 
 // Quorum is an identity that locks on several independent servers at the same time, by
-// [Redlock]. It works while fewer than half of the servers are down. Four nodes
+// [Quorum.Redlock]. It works while fewer than half of the servers are down. Four nodes
 // survive no more failures than three, so use an odd number. Even numbers and one
 // node work, too.
 //
@@ -50,7 +50,7 @@ type Quorum struct {
 // connections of its own when it needs them. The clients stay the caller's.
 //
 // NewQuorum refuses equal addresses with [ErrArgument]. If two addresses lead to one
-// server, all locks return ErrArgument once both are connected, provided that the
+// server, the methods of all locks return ErrArgument once both are connected, provided that the
 // user may call INFO.
 func NewQuorum(nodes []*redis.Client, cfg QuorumConfig) (*Quorum, error) {
 	if err := checkNodes(nodes, cfg); err != nil {
@@ -74,6 +74,9 @@ func checkNodes(nodes []*redis.Client, cfg QuorumConfig) error {
 	}
 	if cfg.NodeTimeout < 0 || cfg.MinUptime < 0 {
 		return fmt.Errorf("%w: negative time", ErrArgument)
+	}
+	if slices.Contains(nodes, nil) {
+		return fmt.Errorf("%w: a node is nil", ErrArgument)
 	}
 	for i, rdb := range nodes {
 		addr := rdb.Options().Addr

@@ -109,15 +109,15 @@ func (r *nodes) nodeTimeout() time.Duration {
 }
 
 // quorum returns a quorum of all nodes, which the test closes at its end.
-func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
+func (r *nodes) quorum(cfg lock.QuorumConfig) *quorum {
 	r.Helper()
-	q := check.Must(lock.NewQuorum(r.via, cfg))(r)
+	q := &quorum{check.Must(lock.NewQuorum(r.via, cfg))(r)}
 	r.Cleanup(func() { _ = q.Close() })
 	return q
 }
 
 // warm connects q to every node. Every node knows the scripts, and no command is on its way.
-func (r *nodes) warm(q *lock.Quorum) {
+func (r *nodes) warm(q *quorum) {
 	r.Helper()
 	lease := r.lock(q.Redlock("warm", lock.Options{TTL: time.Hour}))
 	r.until("all votes", func() bool { return votes(lease, func(v lock.Vote) bool { return v.Held }) == len(r.rdbs) })

@@ -12,10 +12,24 @@ import (
 
 var redlockRaise = newScript("redlock_raise")
 
-// Redlock is a lock over independent servers. Its holder is the token that is stored
-// on more than half of them, with time left. The loss of fewer than half of the
+// redlock is the lock of [Quorum.Redlock].
+type redlock struct {
+	base
+	redlock *redlockKey
+}
+
+// Redlock returns the lock with this key, which is the same on every node. It sends nothing.
+// [Options.Replicas] must be zero: a quorum needs no replicas. The holder is the token that is
+// stored on more than half of the nodes, with time left. The loss of fewer than half of the
 // servers neither stops the lock nor frees it. It is not reentrant. The algorithm is
 // that of https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
+//
+// TryLock takes two round trips: one to the first node, one to the others. A fence takes a third
+// one if the counters of the nodes differ. If too few nodes answer, the error matches
+// [ErrNoQuorum] and not [ErrHeld]: the lock may be free. Lock subscribes to releases on the first
+// node, which wake one process each, as for a [Client.Mutex], but never hand the lock over. Each
+// process also tries again after a random time of one to five node time-outs, or five times as
+// long while more than one process is registered before it. So the lock works without that node.
 //
 // The deadline counts from before the first command. A quorum extends it, or nothing
 // does. A lease that is not extended in time is lost, and its copies are released. A
@@ -29,45 +43,34 @@ var redlockRaise = newScript("redlock_raise")
 // cases: a node without a fence counter begins with its time in µs, so fences rise
 // even after nodes lost their counters, unless their clocks were set back.
 //
-// Each node stores what a [Mutex] stores: `SET key token NX PX ttl`.
-type Redlock struct {
-	base
-	redlock *redlockKey
-}
-
-// Redlock returns the lock with this key, which is the same on every node. It sends
-// nothing. Lock and TryLock return [ErrArgument] for options that cannot work.
-// [Options.Replicas] must be zero: a quorum needs no replicas.
-func (q *Quorum) Redlock(key string, o Options) *Redlock {
-	t := q.client.newBase(key, o, nil)
-	t.refuse("Replicas", o.Replicas != 0, "a Redlock")
-	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
-		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
-	if t.argErr == nil && k.nodeTimeout >= t.opts.TTL {
-		t.argErr = fmt.Errorf("%w: a node time-out of %v; it must be shorter than the TTL of %v", ErrArgument, k.nodeTimeout, t.opts.TTL)
+// Each node stores what a Mutex stores: `SET key token NX PX ttl`.
+func (q *Quorum) Redlock(key string, o Options) (Locker, error) {
+	t, err := q.client.newBase(key, o, "a Redlock", "Replicas")
+	if err != nil {
+		return nil, err
 	}
+	timeout := q.nodeTimeout(t.opts.TTL)
+	if timeout >= t.opts.TTL {
+		return nil, fmt.Errorf("lock %q: %w: a node time-out of %v; it must be shorter than the TTL of %v", key, ErrArgument, timeout, t.opts.TTL)
+	}
+	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
+		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: timeout}
 	t.protocol, t.several = &redlockAttempt{redlock: k}, true // each call makes an attempt of its own
-	return &Redlock{t, k}
+	return &redlock{t, k}, nil
 }
 
-// TryLock implements [Locker]. It takes two round trips: one to the first node, one
-// to the others. A fence takes a third one if the counters of the nodes differ. If
-// too few nodes answer, the error matches [ErrNoQuorum] and not [ErrHeld]: the lock
-// may be free.
-func (r *Redlock) TryLock(ctx context.Context) (*Lease, error) {
+// TryLock implements [Locker].
+func (r *redlock) TryLock(ctx context.Context) (*Lease, error) {
 	return r.tryLock(ctx, &request{try: r.attempt})
 }
 
-// Lock implements [Locker]. It subscribes to releases on the first node, which wake one
-// process each, as for a [Mutex], but never hand the lock over. Each process also tries
-// again after a random time of one to five node time-outs, or five times as long while
-// more than one process is registered before it. So the lock works without that node.
-func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
+// Lock implements [Locker].
+func (r *redlock) Lock(ctx context.Context) (*Lease, error) {
 	return r.lock(ctx, &request{try: r.attempt, noHandOver: true})
 }
 
 // attempt asks the nodes once.
-func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
+func (r *redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	defer func() {
 		req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
 		if req.queue != nil && !req.queue.isNext() {
@@ -87,10 +90,8 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-// Holder returns the token that holds the lock on the most nodes and for how long yet,
-// nil if the lock is free. It acquires nothing. If too few nodes answer, the error
-// matches [ErrNoQuorum].
-func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
+// Holder implements [Locker], by the nodes' majority.
+func (r *redlock) Holder(ctx context.Context) (*HeldError, error) {
 	if err := r.check(ctx); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ type Vote struct {
 	Err  error // why it had not, for instance a [*HeldError], or why the node did not answer; nil before its first answer
 }
 
-// Votes returns the vote of each node of a [Redlock], in the order of its quorum, and
+// Votes returns the vote of each node of a [Quorum.Redlock], in the order of its quorum, and
 // nil for other kinds of locks. A node that was not needed for the decision has its
 // vote within the node time-out. Every renewal updates the votes.
 func (l *Lease) Votes() []Vote {
@@ -135,16 +136,15 @@ func (l *Lease) Votes() []Vote {
 	return nil
 }
 
-// NoQuorumError says which nodes did not take part in a decision. It matches
+// noQuorumError says which nodes did not take part in a decision. It matches
 // [ErrNoQuorum] and the errors of these nodes.
-type NoQuorumError struct {
-	Key      string
+type noQuorumError struct {
 	TookPart int    // nodes that took part in the decision
 	Needed   int    // nodes that make a quorum
 	Votes    []Vote // by node, now; without Held and Err: not asked, or not waited for
 }
 
-func (e *NoQuorumError) Error() string {
+func (e *noQuorumError) Error() string {
 	words := fmt.Sprintf("%v: %d of %d nodes took part, and %d are needed", ErrNoQuorum, e.TookPart, len(e.Votes), e.Needed)
 	for i, v := range e.failures() {
 		words += fmt.Sprintf("%c %s: %v", ":;"[min(i, 1)], v.Addr, v.Err)
@@ -153,7 +153,7 @@ func (e *NoQuorumError) Error() string {
 }
 
 // Unwrap returns ErrNoQuorum and the errors of the nodes that did not take part.
-func (e *NoQuorumError) Unwrap() []error {
+func (e *noQuorumError) Unwrap() []error {
 	errs := []error{ErrNoQuorum}
 	for _, v := range e.failures() {
 		errs = append(errs, v.Err)
@@ -163,7 +163,7 @@ func (e *NoQuorumError) Unwrap() []error {
 
 // failures returns the nodes that did not take part. A node on which another token
 // holds the lock did.
-func (e *NoQuorumError) failures() []Vote {
+func (e *noQuorumError) failures() []Vote {
 	var out []Vote
 	for _, v := range e.Votes {
 		if v.Err != nil && !errors.Is(v.Err, ErrHeld) {
@@ -173,7 +173,7 @@ func (e *NoQuorumError) failures() []Vote {
 	return out
 }
 
-// redlockKey is the key of a [Redlock] on the nodes of its quorum. All attempts
+// redlockKey is the key of a [Quorum.Redlock] on the nodes of its quorum. All attempts
 // share it.
 type redlockKey struct {
 	set         *nodeSet

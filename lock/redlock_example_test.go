@@ -36,7 +36,11 @@ func ExampleQuorum_Redlock() {
 		return
 	}
 	defer quorum.Close()
-	orders := quorum.Redlock("orders:4711", lock.Options{TTL: 500 * time.Millisecond})
+	orders, err := quorum.Redlock("orders:4711", lock.Options{TTL: 500 * time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	servers[0].Close()
 	lease, err := orders.Lock(context.Background())

@@ -60,14 +60,14 @@ func TestEverySubsetOfNodesDecidesAsItsSizeSays(t *testing.T) {
 		why       string
 		take      func(r *nodes, i int, key string)
 		stays     int // of each such node
-		acquire   func(*lock.Redlock, context.Context) (*lock.Lease, error)
+		acquire   func(lock.Locker, context.Context) (*lock.Lease, error)
 		want, not error
 	}{
 		"down": {"32 quorums connect to each of five servers", func(r *nodes, i int, _ string) { r.down(i) },
-			0, (*lock.Redlock).Lock, lock.ErrNoQuorum, lock.ErrHeld},
+			0, lock.Locker.Lock, lock.ErrNoQuorum, lock.ErrHeld},
 		"taken": {"it waits for the undos of 32 subsets",
 			func(r *nodes, i int, key string) { r.must(r.rdbs[i].Set(ctx, key, "stray", time.Minute).Err()) },
-			1, (*lock.Redlock).TryLock, lock.ErrHeld, lock.ErrNoQuorum},
+			1, lock.Locker.TryLock, lock.ErrHeld, lock.ErrNoQuorum},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodesOnBothLong(t, 5, c.why, func(r *nodes) {
@@ -185,8 +185,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 			took := time.Since(began)
 			check.False(r, tooLate(took, 3*r.nodeTimeout()), "it took %v to notice", took)
 			check.Require(r, errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrHeld), "got %v, want ErrNoQuorum", err)
-			var none *lock.NoQuorumError
-			check.True(r, errors.As(err, &none) && len(none.Votes) == 5 && none.Needed == 3 && errors.Is(err, syscall.ECONNREFUSED),
+			check.True(r, strings.Contains(err.Error(), "of 5 nodes took part, and 3 are needed: ") && errors.Is(err, syscall.ECONNREFUSED),
 				"the error does not tell of the nodes: %v", err)
 			r.until("nothing to be left", func() bool { return r.count("orders", "") == 2 })
 		}
@@ -236,7 +235,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 func TestOneOfManyThatStartAtOnceGetsARedlock(t *testing.T) {
 	starters, rounds := testtier.Size(10, 20, 20), testtier.Size(5, 50, 1000)
 	nodesOnRedis(t, 5, func(r *nodes) {
-		locks := make([]*lock.Quorum, starters)
+		locks := make([]*quorum, starters)
 		for i := range locks {
 			locks[i] = r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}) // the test is not about slow nodes
 			r.warm(locks[i])
@@ -498,11 +497,11 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		check.ErrorIs(r, tried(lock.NewQuorum(append(r.via, r.via[0]), lock.QuorumConfig{})), lock.ErrArgument, "one address twice")
 		check.ErrorIs(r, tried(lock.NewQuorum(nil, lock.QuorumConfig{})), lock.ErrArgument, "no nodes")
-		slow := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}).Redlock("orders", lock.Options{TTL: time.Second})
-		check.ErrorIs(r, slow.Validate(), lock.ErrArgument, "a node time-out as long as the TTL")
+		slow := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
+		check.ErrorIs(r, tried(slow.Quorum.Redlock("orders", lock.Options{TTL: time.Second})), lock.ErrArgument, "a node time-out as long as the TTL")
 		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
 		defer alias.Close()
-		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
+		q := &quorum{check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)}
 		defer q.Close()
 		check.ErrorIs(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
@@ -591,10 +590,10 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	const nodeCount = 5
 	rounds := testtier.Size(25, 500, 500)
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
-		var locks []*lock.Redlock // each asks another node first
+		var locks []lock.Locker // each asks another node first
 		for first := range nodeCount {
 			turned := slices.Concat(r.via[first:], r.via[:first])
-			q := check.Must(lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second}))(r)
+			q := &quorum{check.Must(lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second}))(r)}
 			defer q.Close()
 			locks = append(locks, q.Redlock("orders", lock.Options{TTL: time.Minute, Fence: true}))
 		}
@@ -605,8 +604,8 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Set(ctx, "orders", "stray", time.Minute).Err())
 			}
 			lease := r.lock(locks[first])
-			check.Require(r, lease.Fence() > last, "round %d: fence %d after %d", i, lease.Fence(), last)
-			last = lease.Fence()
+			check.Require(r, fenceOf(lease) > last, "round %d: fence %d after %d", i, fenceOf(lease), last)
+			last = fenceOf(lease)
 			r.must(lease.Unlock(ctx))
 			for _, step := range []int{1, 3} {
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Del(ctx, "orders").Err())
@@ -628,11 +627,11 @@ func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
 		r.warm(q)
 		fenced := q.Redlock("orders", lock.Options{Fence: true})
 		if lease, err := fenced.TryLock(ctx); !errors.Is(err, lock.ErrNoQuorum) {
-			r.Fatalf("got %v with the fence %d, want ErrNoQuorum", err, lease.Fence())
+			r.Fatalf("got %v with the fence %d, want ErrNoQuorum", err, fenceOf(lease))
 		}
 		time.Sleep(5 * time.Second)
 		lease := r.locked(fenced)
-		check.AtLeast(r, lease.Fence(), 12, "fence after 11")
+		check.AtLeast(r, fenceOf(lease), 12, "fence after 11")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -648,7 +647,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "{orders}:fence", 5, 0).Err())
 		r.freeze(4)
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour, Fence: true}))
-		check.Require(r, lease.Fence() == 11, "fence %d, want 11", lease.Fence())
+		check.Require(r, fenceOf(lease) == 11, "fence %d, want 11", fenceOf(lease))
 		r.must(r.rdbs[4].Set(ctx, "{orders}:fence", 50, 0).Err()) // by later holders
 		r.resume(4)
 		time.Sleep(time.Millisecond)
@@ -665,7 +664,7 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 		lease := r.everywhere(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
 		for _, rdb := range r.rdbs {
 			n := rdb.DBSize(ctx).Val()
-			check.True(r, n == 1 && lease.Fence() == 0, "%d keys, fence %d", n, lease.Fence())
+			check.True(r, n == 1 && fenceOf(lease) == 0, "%d keys, fence %d", n, fenceOf(lease))
 		}
 	})
 }
@@ -720,7 +719,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: 9 * time.Second})
-		for name, holder := range map[string]*lock.Quorum{"of another process": holder, "of the same process": waiter.As("holder")} {
+		for name, holder := range map[string]*quorum{"of another process": holder, "of the same process": waiter.As("holder")} {
 			var waits []time.Duration
 			for len(waits) < 10 && !slices.Contains(waits, 0) {
 				waits = append(waits, r.handOver(holder, waiter))
@@ -763,7 +762,7 @@ func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		o := lock.Options{TTL: time.Hour}
 		held := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", o))
-		quorums := []*lock.Quorum{r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "first"}}), r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "second"}})}
+		quorums := []*quorum{r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "first"}}), r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "second"}})}
 		register := func(i int, processes int64) *await {
 			call := lockAsync(ctx, quorums[i].Redlock("orders", o))
 			r.registered(processes)
@@ -817,7 +816,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 }
 
 // handOver returns the time from a release until a waiter has the lock.
-func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
+func (r *nodes) handOver(holder, waiter *quorum) time.Duration {
 	r.Helper()
 	lease := r.lock(holder.Redlock("orders", lock.Options{}))
 	won := lockAsync(ctx, waiter.Redlock("orders", lock.Options{}))

@@ -18,45 +18,49 @@ var reentrantScripts = &scripts{
 
 const reentrantEnds = "local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1\nlocal ends, i = held and ARGV[2] == '0', 3\n"
 
-// Reentrant is a lock that its owner may acquire again while it holds it. It is free
-// when all leases are unlocked.
+// reentrant is the lock of [Client.Reentrant].
+type reentrant struct {
+	base
+	held currentHold
+}
+
+// Reentrant returns a new owner of the lock with that name, which its owner may acquire again
+// while it holds it. The lock is free when all leases are unlocked. Reentrant sends nothing.
 //
-// The owner is the Reentrant value itself, because goroutines have no identity in Go:
-// every goroutine that uses the same value may acquire the lock again. Another value
-// for the same key is another owner, also of the same client.
+// The owner is the returned value itself, because goroutines have no identity in Go: every
+// goroutine that uses it may acquire the lock again, and none waits for another one of them.
+// Another value for the same key is another owner, also of the same client.
 //
 // On the server it is a hash of holder → count with a TTL. Other libraries use the
 // same format: acquire if the key does not exist or has the holder's field, increase
 // the count, set the expiry. A Reentrant and such clients exclude each other and agree
 // on the count. All leases of an owner share one deadline.
-type Reentrant struct {
-	base
-	held currentHold
-}
-
-// Reentrant returns a new owner of the lock with that name. It sends nothing. Lock and
-// TryLock report invalid options as [ErrArgument].
-func (c *Client) Reentrant(key string, o Options) *Reentrant {
-	r := &Reentrant{base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.core, key, o.Fence))}
+func (c *Client) Reentrant(key string, o Options) (Locker, error) {
+	b, err := c.newBase(key, o, "a reentrant lock")
+	if err != nil {
+		return nil, err
+	}
+	b.protocol = newScriptProtocol(reentrantScripts, c.core, key, o.Fence)
+	r := &reentrant{base: b}
 	newOwner(&r.held)
-	return r
+	return r, nil
 }
 
 // TryLock implements [Locker].
-func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
+func (r *reentrant) TryLock(ctx context.Context) (*Lease, error) {
 	return r.tryLock(ctx, &request{try: r.attempt})
 }
 
-// Lock implements [Locker]. The owner never waits for itself.
-func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
+// Lock implements [Locker].
+func (r *reentrant) Lock(ctx context.Context) (*Lease, error) {
 	return r.lock(ctx, &request{try: r.attempt, owner: r.held.owner})
 }
 
-func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
+func (r *reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquireOnce(ctx, req) })
 }
 
-// owner is what the holds of one owner share: one hold, or one per side of an [RW].
+// owner is what the holds of one owner share: one hold, or one per side of a [Client.RW].
 type owner struct {
 	attempts *semaphore.Weighted // admits one attempt at a time
 	holds    []*currentHold

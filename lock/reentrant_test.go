@@ -36,8 +36,8 @@ func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
 		for left := 2; left >= 0; left-- {
 			lease := leases[2-left]
 			r.must(lease.Unlock(ctx))
-			check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrReleased), "an unlocked entry is still valid")
-			check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "unlocking an entry twice") // and gives back no other entry
+			check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrClosed), "an unlocked entry is still valid")
+			check.ErrorIs(r, lease.Unlock(ctx), lock.ErrClosed, "unlocking an entry twice") // and gives back no other entry
 			n := r.count("orders", lease.Token())
 			check.Require(r, n == left, "count %d, want %d left", n, left)
 			if left == 0 {
@@ -227,8 +227,8 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 			lost := r.lock(owner)
 			r.must(r.rdb.Del(ctx, kind).Err()) // another client deletes the key
 			lease := r.lock(owner)
-			check.True(r, lease.Token() != lost.Token() && !lost.Valid() && (lease.Fence() > lost.Fence() || kind == "reader"),
-				"%s: the old hold came back to life: valid %v, fence %d after %d", kind, lost.Valid(), lease.Fence(), lost.Fence())
+			check.True(r, lease.Token() != lost.Token() && !lost.Valid() && (fenceOf(lease) > fenceOf(lost) || kind == "reader"),
+				"%s: the old hold came back to life: valid %v, fence %d after %d", kind, lost.Valid(), fenceOf(lease), fenceOf(lost))
 			check.ErrorIs(r, context.Cause(lost.Context()), lock.ErrLost, "%s: the old lease ended with", kind)
 			check.Equal(r, diary.count(lock.Lost), 1, "%s: events of a loss", kind)
 			if kind == "reentrant" {

@@ -211,7 +211,7 @@ func (h *hold) onRenewed(req *expiryRequest, reply any, err error) {
 	if _, ended := h.endExpiry(req, reply, err); ended != nil || err != nil {
 		return
 	}
-	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Late: max(req.sent.Sub(due), 0)})
+	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Elapsed: max(req.sent.Sub(due), 0)})
 }
 
 // onNotRenewed schedules another renewal after one that has failed or is late.

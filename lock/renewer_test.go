@@ -103,9 +103,9 @@ func TestUnlockWaitsForEachRequestOfARenewal(t *testing.T) {
 // The replies to a renewal and to a release arrive together. The release suffices: the
 // renewal is not undone, too.
 func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
-	for name, release := range map[string]func(*lock.Client, *lock.Lease) error{
-		"Unlock": func(_ *lock.Client, l *lock.Lease) error { return l.Unlock(ctx) },
-		"Close":  func(c *lock.Client, _ *lock.Lease) error { return c.Close() },
+	for name, release := range map[string]func(*client, *lock.Lease) error{
+		"Unlock": func(_ *client, l *lock.Lease) error { return l.Unlock(ctx) },
+		"Close":  func(c *client, _ *lock.Lease) error { return c.Close() },
 	} {
 		sub(t, name, inBubble, func(r *rig) {
 			diary := &eventRecorder{}
@@ -238,7 +238,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 			began := time.Now()
 			lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}))
 			<-lease.Context().Done()
-			want := lock.ErrMaxHold
+			want := lock.ErrLost
 			if c.renew.Off {
 				want = lock.ErrLost
 			}
@@ -262,12 +262,12 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 			if slices.Contains(reenterable, kind) {
 				leases = append(leases, r.locked(l))
 			}
-			refused := other.Stats().Contended
+			refused := other.Stats().Events[lock.Contended]
 			next := lockAsync(ctx, rival)
-			r.until("the rival to wait", func() bool { return other.Stats().Contended > refused })
+			r.until("the rival to wait", func() bool { return other.Stats().Events[lock.Contended] > refused })
 			memory("1")
 			if kind != "fair" { // its script begins with a write that is allowed
-				check.ErrorIs(r, tried(kinds[kind](c, "more", o).TryLock(ctx)), lock.ErrOOM, "%s", kind)
+				check.ErrorIs(r, tried(kinds[kind](c, "more", o).TryLock(ctx)), lock.ErrUnavailable, "%s", kind)
 			}
 			if slices.Contains(reenterable, kind) {
 				r.refused(rival)
@@ -400,7 +400,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		dial := stopped.Dial
 		via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, DisableIdentity: true, ReadTimeout: time.Minute,
 			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }})
-		c := check.Must(lock.New(via, lock.Config{}))(r)
+		c := r.open(via, lock.Config{})
 		defer via.Close()
 		defer c.Close()
 		defer stopped.Thaw()

@@ -29,7 +29,7 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 	case reply != int64(1):
 		err = fmt.Errorf("lock: acquire %q: %w", b.key, ErrLost)
 	case w.acks < int64(b.opts.Replicas):
-		err = fmt.Errorf("lock: acquire %q: %w: %d of %d confirmed it within %v", b.key, ErrNotReplicated, w.acks, b.opts.Replicas, b.opts.ReplicaTimeout)
+		err = fmt.Errorf("lock: acquire %q: %w: %d of %d confirmed it within %v", b.key, errNotReplicated, w.acks, b.opts.Replicas, b.opts.ReplicaTimeout)
 	default:
 		return sent, nil
 	}

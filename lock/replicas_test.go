@@ -32,23 +32,23 @@ func onReplicas(t *testing.T, o servertest.ReplicatedOptions) *replicatedRig {
 }
 
 // kinds returns a lock of each kind on one server.
-var kinds = map[string]func(c *lock.Client, key string, o lock.Options) lock.Locker{
-	"mutex":     func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
-	"reentrant": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
-	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
-	"semaphore": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 1, o) },
-	"reader":    func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Reader() },
-	"writer":    func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Writer() },
-	"all": func(c *lock.Client, key string, o lock.Options) lock.Locker {
+var kinds = map[string]func(c *client, key string, o lock.Options) lock.Locker{
+	"mutex":     func(c *client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
+	"reentrant": func(c *client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
+	"fair":      func(c *client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
+	"semaphore": func(c *client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 1, o) },
+	"reader":    func(c *client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Reader() },
+	"writer":    func(c *client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Writer() },
+	"all": func(c *client, key string, o lock.Options) lock.Locker {
 		return c.All([]string{key, key + "-too"}, o)
 	},
-	"scattered": func(c *lock.Client, key string, o lock.Options) lock.Locker {
-		return c.All([]string{key, key + "-also"}, o).Scatter()
+	"scattered": func(c *client, key string, o lock.Options) lock.Locker {
+		return lock.Scatter(c.All([]string{key, key + "-also"}, o))
 	},
 }
 
 // everyKind returns a lock of each kind that the options apply to, with a key of its own.
-func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locker {
+func everyKind(c *client, key string, o lock.Options) map[string]lock.Locker {
 	all := map[string]lock.Locker{}
 	for name, kind := range kinds {
 		if o.Replicas == 0 || name != "all" && name != "scattered" {
@@ -70,14 +70,14 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	r.must(r.nodes.Replicas()[0].Freeze())
 	o.ReplicaTimeout = 50 * time.Millisecond
 	for name, l := range everyKind(c, "after", o) {
-		check.ErrorIs(t, tried(l.Lock(ctx)), lock.ErrNotReplicated, "%s, with one replica that answers", name)
+		check.ErrorIs(t, tried(l.Lock(ctx)), lock.ErrUnavailable, "%s, with one replica that answers", name)
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
 	held := r.lock(c.Mutex("waited", lock.Options{}))
 	waiting := inBackground(func() error { return tried(c.As("other").Mutex("waited", o).Lock(ctx)) })
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
-	check.ErrorIs(t, <-waiting, lock.ErrNotReplicated, "after a wait")
+	check.ErrorIs(t, <-waiting, lock.ErrUnavailable, "after a wait")
 	o.Replicas = 1
 	check.ErrorIs(t, tried(c.Mutex("enough", o).Lock(ctx)), nil, "one replica is enough")
 }
@@ -87,7 +87,7 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 50 * time.Millisecond}
 		for name, l := range everyKind(r.client(lock.Config{}), "orders", o) {
-			check.ErrorIs(r, tried(l.TryLock(ctx)), lock.ErrNotReplicated, "%s", name)
+			check.ErrorIs(r, tried(l.TryLock(ctx)), lock.ErrUnavailable, "%s", name)
 			synctest.Wait()
 			check.Equal(r, r.keys(), 0, "%s: keys left", name)
 		}
@@ -108,14 +108,14 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 }
 
 // Part of scenario 93 and of 102: min-replicas-to-write.
-func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
+func TestAServerWithoutItsReplicasIsErrUnavailable(t *testing.T) {
 	r := onReplicas(t, servertest.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
-	check.ErrorIs(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
+	check.ErrorIs(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrUnavailable, "acquire")
 	err := held.Unlock(ctx)
-	check.True(t, errors.Is(err, lock.ErrNotReplicated) || err == nil && freeScripts(r.rdb), "unlock: got %v, want ErrNotReplicated", err)
+	check.True(t, errors.Is(err, lock.ErrUnavailable) || err == nil && freeScripts(r.rdb), "unlock: got %v, want ErrUnavailable", err)
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
 	r.until("the release to be made good", func() bool { return r.rdb.Exists(ctx, "held").Val() == 0 })
 }
@@ -142,7 +142,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	master, replica := r.nodes.Master(), r.nodes.Replicas()[0]
 	for round := range kills {
 		rdb := r.direct(master.Addr())
-		c := check.Must(lock.New(rdb, lock.Config{}))(r)
+		c := r.open(rdb, lock.Config{})
 		var acquired []*await
 		for i := range 64 {
 			acquired = append(acquired, lockAsync(ctx, c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})))
@@ -182,5 +182,5 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	_, err = c.Mutex("{o}b", o).Lock(ctx) // MOVED
 	r.must(err)
 	o.Replicas, o.ReplicaTimeout = 2, 20*time.Millisecond
-	check.ErrorIs(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
+	check.ErrorIs(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrUnavailable)
 }

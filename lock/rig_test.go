@@ -40,21 +40,21 @@ type rig struct {
 }
 
 // client returns a client of the rig, which the test closes at its end.
-func (r *rig) client(cfg lock.Config) *lock.Client {
+func (r *rig) client(cfg lock.Config) *client {
 	r.Helper()
 	return r.over(r.via, cfg)
 }
 
 // near returns a client that does not go through the network, which the test closes at its end.
-func (r *rig) near() *lock.Client {
+func (r *rig) near() *client {
 	r.Helper()
 	return r.over(r.rdb, lock.Config{})
 }
 
 // over returns a client over a connection, which the test closes at its end.
-func (r tester) over(via redis.UniversalClient, cfg lock.Config) *lock.Client {
+func (r tester) over(via redis.UniversalClient, cfg lock.Config) *client {
 	r.Helper()
-	c := check.Must(lock.New(via, cfg))(r)
+	c := r.open(via, cfg)
 	r.Cleanup(func() { c.Close() })
 	return c
 }

@@ -85,7 +85,7 @@ func (r *round) wrapErr(err error) error {
 // noQuorumError returns the error of a round in which only so many nodes took part.
 func (r *round) noQuorumError(tookPart int) error {
 	k := r.attempt.redlock
-	return &NoQuorumError{Key: k.key, TookPart: tookPart, Needed: k.set.majority(), Votes: r.attempt.votes()}
+	return &noQuorumError{TookPart: tookPart, Needed: k.set.majority(), Votes: r.attempt.votes()}
 }
 
 // nodeCommand is a command of a round, the same for each node.

@@ -29,14 +29,27 @@ const claimTTL = 750 * time.Millisecond
 // find out that the process before them does not use its claim.
 const claimPolls = 8
 
-// RW is a lock that many readers or one writer hold. Its two sides, [RW.Reader] and
-// [RW.Writer], are each a [Locker].
+// rwOwner is an owner of the lock of [Client.RW].
+type rwOwner struct {
+	reader, writer rwSide
+}
+
+// rwSide is one side of an owner.
+type rwSide struct {
+	base
+	rwProtocol *rwProtocol // equals base.protocol
+	held       currentHold
+}
+
+// RW returns a new owner of the read/write lock with that name, as its two sides: many readers or
+// one writer hold the lock. It sends nothing.
 //
-// The owner is the RW value itself, as with [Reentrant]. It may acquire a side again
+// The owner is the two returned values, as with [Client.Reentrant]. It may acquire a side again
 // that it holds, and does not wait behind other waiters then. While it holds the write
 // lock it may also acquire the read lock, and keep that after it has unlocked the
-// write lock: no other writer gets in between. The opposite order returns
-// [ErrUpgrade]. Another RW for the same key is another owner.
+// write lock: no other writer gets in between. The opposite order returns [ErrArgument]:
+// two readers that want to write would wait for each other forever. The values of another
+// call are another owner.
 //
 // No client starves. While a writer waits in Lock, new readers are refused. When a
 // writer leaves, the readers that waited for it go first. Processes that wait to write
@@ -57,45 +70,27 @@ const claimPolls = 8
 // The fence of a writer is larger than all earlier ones. The fence of a reader is that
 // of the last writer; 0 if there was none. On the server the lock is a hash;
 // rw_common.lua describes its fields.
-type RW struct {
-	reader, writer rwSide
-}
-
-// rwSide is one side of an owner.
-type rwSide struct {
-	base
-	rwProtocol *rwProtocol // equals base.protocol
-	held       currentHold
-}
-
-// RW returns a new owner of the read/write lock with that name. It sends nothing. Lock
-// and TryLock report invalid options as [ErrArgument].
-func (c *Client) RW(key string, o Options) *RW {
-	reader, writer := newRWProtocol(c.core, key, readMode, o.Fence), newRWProtocol(c.core, key, writeMode, o.Fence)
-	rw := &RW{
-		reader: rwSide{base: c.newBase(key, o, reader), rwProtocol: reader},
-		writer: rwSide{base: c.newBase(key, o, writer), rwProtocol: writer},
+func (c *Client) RW(key string, o Options) (reader, writer Locker, err error) {
+	b, err := c.newBase(key, o, "a read/write lock")
+	if err != nil {
+		return nil, nil, err
 	}
+	rw := &rwOwner{reader: newSide(b, readMode), writer: newSide(b, writeMode)}
 	newOwner(&rw.reader.held, &rw.writer.held)
-	return rw
+	return rwReader{rw}, rwWriter{rw}, nil
 }
 
-// Reader returns the side that many owners hold together.
-func (rw *RW) Reader() Locker { return rwReader{rw} }
+func newSide(b base, mode rwMode) rwSide {
+	p := newRWProtocol(b.client.core, b.key, mode, b.opts.Fence)
+	b.protocol = p
+	return rwSide{base: b, rwProtocol: p}
+}
 
-// Holder returns the writer or, if there is none, one of the readers; nil if the lock
-// is free. It changes nothing.
-func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
-
-// Validate returns the error that both sides return for invalid arguments: see
-// [Mutex.Validate].
-func (rw *RW) Validate() error { return rw.writer.Validate() }
-
-// Writer returns the side that one owner holds alone.
-func (rw *RW) Writer() Locker { return rwWriter{rw} }
+// Holder implements [Locker] for both sides.
+func (rw *rwOwner) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
 
 // rwReader is the read side of an owner.
-type rwReader struct{ *RW }
+type rwReader struct{ *rwOwner }
 
 func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.reader.tryLock(ctx, &request{try: rw.attempt, ticket: noTicket})
@@ -149,7 +144,7 @@ func (a *readAttempt) wait(ctx context.Context) (any, error) {
 }
 
 // rwWriter is the write side of an owner.
-type rwWriter struct{ *RW }
+type rwWriter struct{ *rwOwner }
 
 func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.writer.tryLock(ctx, &request{try: rw.tryOnce})
@@ -215,7 +210,7 @@ func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*Lease, error) {
 	return rw.writer.held.enterOrAcquire(ctx, rw.writer.key, r, func() (*hold, error) {
 		if rw.reader.held.get() != nil {
-			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
+			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, errUpgrade)
 		}
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {

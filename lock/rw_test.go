@@ -286,7 +286,7 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 		check.True(r, read.Valid(), "the read lease ended with the write lease")
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		other := r.locked(c.RW("prices", lock.Options{}).Reader())
-		check.ErrorIs(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
+		check.ErrorIs(r, tried(owner.Writer().TryLock(ctx)), lock.ErrArgument, "back to the write lock")
 		r.must(read.Unlock(ctx))
 		r.must(other.Unlock(ctx))
 		r.gone("prices")
@@ -316,12 +316,12 @@ func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
 func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		owners := []*lock.RW{c.RW("prices", lock.Options{}), c.RW("prices", lock.Options{})}
+		owners := []*rw{c.RW("prices", lock.Options{}), c.RW("prices", lock.Options{})}
 		reads := []*lock.Lease{r.locked(owners[0].Reader()), r.locked(owners[1].Reader())}
 		short := r.soon(10 * time.Second)
 		for i, owner := range owners {
 			began := time.Now()
-			check.ErrorIs(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
+			check.ErrorIs(r, tried(owner.Writer().Lock(short)), lock.ErrArgument)
 			took := time.Since(began)
 			check.True(r, !r.fake || took <= 0, "it took %v to say so", took)
 			check.True(r, reads[i].Valid(), "the read lease ended")
@@ -487,7 +487,7 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		r.claimed("prices")
 		var kept []*await
 		for i := range 30 {
-			from := []*lock.Client{c, far, c.As(fmt.Sprint(i))}[i%3]
+			from := []*client{c, far, c.As(fmt.Sprint(i))}[i%3]
 			kept = append(kept, lockAsync(ctx, from.RW("prices", lock.Options{}).Reader()))
 		}
 		time.Sleep(time.Second)
@@ -633,7 +633,7 @@ func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 			near := r.near()
 			began := time.Now()
 			r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
-			clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
+			clients := map[string]*client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
 			clients[finder] = near // the other finds out later
 			next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
 			reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
@@ -659,12 +659,12 @@ func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 		rw := c.RW("prices", lock.Options{Fence: true})
 		for want := range int64(3) {
 			read := r.locked(rw.Reader())
-			check.Equal(r, read.Fence(), want, "a reader's fence")
+			check.Equal(r, fenceOf(read), want, "a reader's fence")
 			r.must(read.Unlock(ctx))
 			write := r.locked(rw.Writer())
 			again := r.locked(rw.Writer())
-			check.True(r, write.Fence() == want+1 && again.Fence() == want+1,
-				"the writer's fences are %d and %d, want %d", write.Fence(), again.Fence(), want+1)
+			check.True(r, fenceOf(write) == want+1 && fenceOf(again) == want+1,
+				"the writer's fences are %d and %d, want %d", fenceOf(write), fenceOf(again), want+1)
 			r.must(again.Unlock(ctx))
 			r.must(write.Unlock(ctx))
 		}

@@ -26,10 +26,10 @@ var (
 //
 // On the server it is a sorted set of the permits with their deadlines, and with the
 // limit; semaphore_common.lua describes it. It vanishes with the last permit. A further
-// key holds the processes that wait, as for a [Mutex]; another one, which does not
+// key holds the processes that wait, as for a [Client.Mutex]; another one, which does not
 // expire, holds the limit of [Semaphore.SetLimit].
 //
-// A Semaphore is a handle, not a held permit: many goroutines may use one concurrently.
+// A Semaphore is a [Locker]. The methods of the zero value return [ErrArgument].
 type Semaphore struct {
 	base
 	scripted  *scriptProtocol // equals base.protocol
@@ -38,21 +38,22 @@ type Semaphore struct {
 }
 
 // Semaphore returns the semaphore with that name, for at most limit holders; key is used
-// unchanged. It sends nothing. Lock and TryLock report invalid options and a limit below
-// 1 as [ErrArgument]. All clients should use the same limit. A client whose limit is
-// higher acquires permits up to its own. A limit that was stored by
-// [Semaphore.SetLimit] counts instead of limit.
-func (c *Client) Semaphore(key string, limit int, o Options) *Semaphore {
+// unchanged. It sends nothing. All clients should use the same limit, at least 1. A client whose
+// limit is higher acquires permits up to its own. A limit that was stored by
+// [Semaphore.SetLimit] counts instead of limit. [Options.Fence] must be false.
+func (c *Client) Semaphore(key string, limit int, o Options) (*Semaphore, error) {
+	b, err := c.newBase(key, o, "a semaphore", "Fence")
+	if err = cmp.Or(err, nameKey(key, checkLimit(limit))); err != nil {
+		return nil, err
+	}
 	p := newScriptProtocol(semaphoreScripts, c.core, key, false)
 	stored := companionKey(key, "limit")
 	if p.broadcast {
 		stored = ""
 	}
 	p.acquireArgs, p.releaseArgs = []any{limit, stored}, []any{limit}
-	b := c.newBase(key, o, p)
-	b.refuse("Fence", o.Fence, "a semaphore")
-	b.argErr = cmp.Or(b.argErr, checkLimit(limit))
-	return &Semaphore{b, p, limit, stored}
+	b.protocol = p
+	return &Semaphore{b, p, limit, stored}, nil
 }
 
 // checkLimit validates the limit of a semaphore.
@@ -69,7 +70,7 @@ func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
 	return s.tryLock(ctx, &request{try: s.attempt})
 }
 
-// Lock implements [Locker]. It waits like that of a [Mutex]: a release wakes one
+// Lock implements [Locker]. It waits like that of a [Client.Mutex]: a release wakes one
 // process, the one that has waited longest. A process that finds more than one permit
 // free wakes the next process. If a holder dies, the process that has waited longest
 // gets the permit when its TTL has passed; if that process is stopped, the next one gets
@@ -87,27 +88,22 @@ func (s *Semaphore) attempt(ctx context.Context, r *request) (*Lease, error) {
 }
 
 // SetLimit stores a limit that counts for all clients, instead of the limit that they
-// have passed to [Client.Semaphore]. It does not expire; [Semaphore.ClearLimit] deletes
-// it. Lowering the limit takes no permit away: the next acquires wait until enough
-// holders have left. Raising it wakes as many waiters as there are new permits. A client
-// without permission for the key of the limit uses its own. If ctx ends before the reply,
+// have passed to [Client.Semaphore]. It does not expire. SetLimit with 0 deletes it; then the
+// limit of each client counts again. Lowering the limit takes no permit away: the next acquires
+// wait until enough holders have left. Raising it wakes as many waiters as there are new permits.
+// A client without permission for the key of the limit uses its own. If ctx ends before the reply,
 // the limit may have been stored.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
-	return s.changeLimit(ctx, "set", limit, 1)
-}
-
-// ClearLimit deletes the limit that SetLimit has stored, if there is one. Then the limit
-// counts that each client has passed to [Client.Semaphore]. If that of s is higher, as
-// many waiters are woken as there are new permits. If ctx ends before the reply, the limit
-// may have been deleted.
-func (s *Semaphore) ClearLimit(ctx context.Context) error {
-	return s.changeLimit(ctx, "clear", s.limit, 0)
-}
-
-func (s *Semaphore) changeLimit(ctx context.Context, doing string, limit, store int) error {
-	doing += " the limit of"
-	if err := cmp.Or(s.check(ctx), checkLimit(limit), s.client.checkCompanions(s.key)); err != nil {
-		return fmt.Errorf("%s %q: %w", doing, s.key, err)
+	const doing = "set the limit of"
+	store := 1
+	if limit == 0 {
+		limit, store = s.limit, 0
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	if err := cmp.Or(checkLimit(limit), s.client.checkCompanions(s.key)); err != nil {
+		return fmt.Errorf("lock: %s %q: %w", doing, s.key, err)
 	}
 	if !s.client.tasks.begin() {
 		return describe(doing, s.key, ErrClosed)
@@ -122,22 +118,12 @@ func (s *Semaphore) changeLimit(ctx context.Context, doing string, limit, store 
 	return nil
 }
 
-// Limit returns the limit that counts for s: the one that [Semaphore.SetLimit] has
-// stored, or else the one that was passed to [Client.Semaphore].
-func (s *Semaphore) Limit(ctx context.Context) (int, error) {
-	_, limit, err := s.count(ctx, "get the limit of")
-	return limit, err
-}
-
-// InUse returns the number of permits that all clients hold. After SetLimit has lowered
-// the limit, it may be higher than [Semaphore.Limit]. The answer may be outdated when it
-// arrives: use it for messages, not for decisions.
-func (s *Semaphore) InUse(ctx context.Context) (int, error) {
-	inUse, _, err := s.count(ctx, "count the permits of")
-	return inUse, err
-}
-
-func (s *Semaphore) count(ctx context.Context, doing string) (inUse, limit int, err error) {
+// Permits returns the number of permits that all clients hold, and the limit that counts for s: the
+// one that SetLimit has stored, or else the one that was passed to [Client.Semaphore]. After
+// SetLimit has lowered the limit, more may be in use. The answer may be outdated when it arrives:
+// use it for messages, not for decisions.
+func (s *Semaphore) Permits(ctx context.Context) (inUse, limit int, err error) {
+	const doing = "count the permits of"
 	if err := s.check(ctx); err != nil {
 		return 0, 0, err
 	}

@@ -101,16 +101,16 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 // although a permit was free (redisson#1763, #5762).
 func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 	t.Parallel()
-	for name, free := range map[string]func(r *rig, holder *lock.Client, held []*lock.Lease){
-		"raised limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
+	for name, free := range map[string]func(r *rig, holder *client, held []*lock.Lease){
+		"raised limit": func(r *rig, holder *client, _ []*lock.Lease) {
 			r.must(holder.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 6))
 		},
-		"cleared limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
-			r.must(holder.Semaphore("orders", 6, lock.Options{}).ClearLimit(ctx))
+		"cleared limit": func(r *rig, holder *client, _ []*lock.Lease) {
+			r.must(holder.Semaphore("orders", 6, lock.Options{}).SetLimit(ctx, 0))
 		},
-		"releases": func(r *rig, _ *lock.Client, held []*lock.Lease) { r.unlockAll(held...) },
-		"close":    func(r *rig, holder *lock.Client, _ []*lock.Lease) { r.must(holder.Close()) },
-		"expiries": func(*rig, *lock.Client, []*lock.Lease) {},
+		"releases": func(r *rig, _ *client, held []*lock.Lease) { r.unlockAll(held...) },
+		"close":    func(r *rig, holder *client, _ []*lock.Lease) { r.must(holder.Close()) },
+		"expiries": func(*rig, *client, []*lock.Lease) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBothLong(t, "30 processes wait for the ends of leases", func(r *rig) {
@@ -159,21 +159,14 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 	}
 }
 
-// A limit and options that cannot work are refused, and nothing is sent.
+// A limit that cannot work is refused, and nothing is sent.
 func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
 		c := r.client(lock.Config{})
-		for _, s := range []*lock.Semaphore{
-			c.Semaphore("orders", 0, lock.Options{}),
-			c.Semaphore("orders", -1, lock.Options{}),
-			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
-		} {
-			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), tried(s.Limit(ctx)), tried(s.InUse(ctx))} {
-				check.ErrorIs(r, err, lock.ErrArgument)
-			}
-		}
-		check.ErrorIs(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
+		check.ErrorIs(r, tried(c.Client.Semaphore("orders", 0, lock.Options{})), lock.ErrArgument)
+		check.ErrorIs(r, tried(c.Client.Semaphore("orders", -1, lock.Options{})), lock.ErrArgument)
+		check.ErrorIs(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, -1), lock.ErrArgument)
 	})
 }
 
@@ -380,16 +373,16 @@ func TestTheStoredLimitCounts(t *testing.T) {
 // counts checks the limit and the number of permits in use.
 func (r *rig) counts(s *lock.Semaphore, limit, inUse int) {
 	r.Helper()
-	gotLimit := check.Must(s.Limit(ctx))(r)
-	gotInUse := check.Must(s.InUse(ctx))(r)
+	gotInUse, gotLimit, err := s.Permits(ctx)
+	r.must(err)
 	check.True(r, gotLimit == limit && gotInUse == inUse, "%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
 }
 
 // A raised limit reaches all waiters of one process, which is registered once.
 func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
-	for name, identity := range map[string]func(*lock.Client, int) *lock.Client{
-		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
-		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
+	for name, identity := range map[string]func(*client, int) *client{
+		"goroutines": func(c *client, _ int) *client { return c },
+		"identities": func(c *client, i int) *client { return c.As(fmt.Sprint("id", i)) },
 	} {
 		for _, own := range []bool{true, false} {
 			sub(t, fmt.Sprint(name, ", by the same process: ", own), onBoth, func(r *rig) {
@@ -406,7 +399,7 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 					want = 1
 				}
 				r.registered(1)
-				r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
+				r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Events[lock.Contended]) >= want })
 				if r.fake {
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -438,7 +431,7 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: token}).Err())
 		r.hear("{orders}:free:" + token[len(token)-12:])
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		check.ErrorIs(r, s.SetLimit(ctx, 5), lock.ErrOOM)
+		check.ErrorIs(r, s.SetLimit(ctx, 5), lock.ErrUnavailable)
 		r.must(leases[1].Unlock(ctx)) // hands a permit to the token
 		check.True(r, r.rdb.ZScore(ctx, "orders", token).Val() != 0, "the permit was not handed over")
 		r.must(leases[0].Unlock(ctx))
@@ -456,7 +449,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
 		leases := r.acquired(s, 2)
 		r.refused(s)
-		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
+		for _, err := range []error{s.SetLimit(ctx, 3), s.SetLimit(ctx, 0)} {
 			check.ErrorIs(r, err, lock.ErrNoPermission)
 		}
 		r.counts(s, 2, 2)

@@ -51,9 +51,9 @@ func TestALockThatIsGrantedDuringCloseIsGivenBack(t *testing.T) {
 func TestCloseMayBeCalledFromObserve(t *testing.T) {
 	for _, kind := range []lock.EventKind{lock.Contended, lock.Acquired, lock.Renewed, lock.Released, lock.Lost, lock.Expired} {
 		inBubble(t, func(r *rig) {
-			var c *lock.Client
+			var c *client
 			closed := make(chan error, 1)
-			c, err := lock.New(r.via, lock.Config{Observe: func(e lock.Event) {
+			c = r.open(r.via, lock.Config{Observe: func(e lock.Event) {
 				if e.Kind == kind {
 					select {
 					case closed <- c.Close():
@@ -61,7 +61,6 @@ func TestCloseMayBeCalledFromObserve(t *testing.T) {
 					}
 				}
 			}})
-			r.must(err)
 			defer c.Close()
 			m := c.Mutex("orders", lock.Options{TTL: time.Second})
 			if kind == lock.Lost {
@@ -153,7 +152,7 @@ func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 			<-hangs
 			return nil, net.ErrClosed
 		})
-		c := check.Must(lock.New(r.via, lock.Config{}))(r)
+		c := r.open(r.via, lock.Config{})
 		short := r.soon(time.Second)
 		check.ErrorIs(r, tried(c.Mutex("orders", lock.Options{}).Lock(short)), context.DeadlineExceeded)
 		began := time.Now()
@@ -171,7 +170,7 @@ func TestALockIsFreeAfterItsLongestHold(t *testing.T) {
 			lease := r.lock(l)
 			<-lease.Context().Done()
 			time.Sleep(time.Second)
-			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrMaxHold, "%s ended with", kind)
+			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "%s ended with", kind)
 			check.Equal(r, r.keys(), 0, "%s: keys left", kind)
 		}
 	})

@@ -105,7 +105,7 @@ func contend(t *testing.T, seed uint64) int {
 		link.Sent = func([]byte) { c.sent(p) }
 		link.Delay(func() time.Duration { return rand.N(latency) })
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
-		client := check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)
+		client := &client{check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)}
 		client.DelaySubscriptions(func() time.Duration { return rand.N(slow) })
 		defer func() {
 			_ = client.Close()
@@ -129,7 +129,7 @@ func contend(t *testing.T, seed uint64) int {
 
 // act runs one caller until end: it is idle, slow, impatient, greedy or busy for a time, then
 // again.
-func (c *contest) act(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant) {
+func (c *contest) act(end context.Context, choose *rand.Rand, client *client, who *contestant) {
 	for end.Err() == nil {
 		phase, stop := context.WithTimeout(end, 100*time.Millisecond+time.Duration(choose.Int64N(int64(1500*time.Millisecond))))
 		switch choose.IntN(6) {
@@ -158,7 +158,7 @@ func (c *contest) act(end context.Context, choose *rand.Rand, client *lock.Clien
 
 // try waits for the lock, at most for a random time up to patience, 0 = for as long as
 // necessary. It holds the lock for a random time up to hold.
-func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant, patience, hold time.Duration) {
+func (c *contest) try(end context.Context, choose *rand.Rand, client *client, who *contestant, patience, hold time.Duration) {
 	ctx, cancel := context.WithCancel(end)
 	if c.giveUps && patience > 0 {
 		ctx, cancel = context.WithTimeout(end, time.Duration(choose.Int64N(int64(patience))))
@@ -183,7 +183,7 @@ func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Clien
 }
 
 // overtake acquires a lock that is free, which has perhaps just woken another process.
-func (c *contest) overtake(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant) {
+func (c *contest) overtake(end context.Context, choose *rand.Rand, client *client, who *contestant) {
 	var l lock.Locker
 	c.note(func() { l = c.locker(choose, client, who) })
 	if lease, err := l.TryLock(end); err == nil {
@@ -293,7 +293,7 @@ func (c *contest) check(by string) {
 }
 
 // locker returns the lock that a caller tries to acquire next. The caller holds mu.
-func (c *contest) locker(choose *rand.Rand, client *lock.Client, who *contestant) lock.Locker {
+func (c *contest) locker(choose *rand.Rand, client *client, who *contestant) lock.Locker {
 	o := lock.Options{TTL: time.Minute}
 	kind := c.kind
 	if kind == "strings" {

@@ -474,7 +474,7 @@ func (w *simulated) renewing(p *simProcess) []*lock.Lease {
 			short, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: every}}
-			if lease, err := p.client.Mutex(fmt.Sprint("renewing:", i), o).TryLock(short); err == nil {
+			if lease, err := (&client{p.client}).Mutex(fmt.Sprint("renewing:", i), o).TryLock(short); err == nil {
 				mu.Lock()
 				leases = append(leases, lease)
 				mu.Unlock()

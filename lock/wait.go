@@ -14,7 +14,7 @@ import (
 // of a core wait in a waitQueue per key. The waitQueue subscribes to the channels of
 // the lock. A message, a reconnect and the deadline of the holder wake only the first
 // waiter. A release sends its message to one process, the first that is registered on
-// the server (waiters.go). For the readers of an [RW] and some names on a cluster, it goes
+// the server (waiters.go). For the readers of an [Client.RW] and some names on a cluster, it goes
 // to all.
 
 // foreignPollInterval is the pause between attempts if the holder's release may send

@@ -88,9 +88,9 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 //
 // Promise P4.
 func TestNoHerd(t *testing.T) {
-	for name, identity := range map[string]func(*lock.Client, int) *lock.Client{
-		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
-		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
+	for name, identity := range map[string]func(*client, int) *client{
+		"goroutines": func(c *client, _ int) *client { return c },
+		"identities": func(c *client, i int) *client { return c.As(fmt.Sprint("id", i)) },
 	} {
 		sub(t, name, onRedis, func(r *rig) {
 			const n = 100
@@ -224,12 +224,12 @@ func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
 
 // A waiter whose context ends names the holder, whatever it was doing.
 func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
-	for name, waiter := range map[string]func(*lock.Client) lock.Locker{
-		"listening": func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
-		"polling": func(c *lock.Client) lock.Locker {
+	for name, waiter := range map[string]func(*client) lock.Locker{
+		"listening": func(c *client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
+		"polling": func(c *client) lock.Locker {
 			return c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 250 * time.Millisecond}})
 		},
-		"in a queue": func(c *lock.Client) lock.Locker { return c.Fair("orders", lock.Options{}) },
+		"in a queue": func(c *client) lock.Locker { return c.Fair("orders", lock.Options{}) },
 	} {
 		sub(t, name, inBubble, func(r *rig) {
 			r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())

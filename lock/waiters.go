@@ -10,7 +10,7 @@ import (
 // the server; waiters_common.lua describes it. All waiters of a process for one lock
 // share one registration, in the [waitQueue] of the lock. As in Go's sync.Mutex, a
 // woken process competes with clients that come by, and gets the lock handed over when
-// it has lost too often, or if it waits for an election. A writer of an [RW] does not
+// it has lost too often, or if it waits for an election. A writer of an [Client.RW] does not
 // compete: with the message it gets the claim to be next.
 
 // newQuickRelease returns a release script that is quick if no process waits. ends is the
@@ -185,7 +185,7 @@ func (r *registering) onRefusal(fields []any) {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
 	reg := &r.queue.registration
-	if len(fields) == 3 { // by another lock of an [All]: the registration is what it was
+	if len(fields) == 3 { // by another lock of an [Client.All]: the registration is what it was
 		return
 	}
 	if r.woken {

@@ -25,12 +25,12 @@ const waitersKey = "{orders}:waiters"
 
 // process returns a client with connections of its own, like that of another process,
 // and its network.
-func (r *rig) process(owner string) (*lock.Client, *netfault.Network) {
+func (r *rig) process(owner string) (*client, *netfault.Network) {
 	r.Helper()
 	link := netfault.New(r.rdb.Options().Dialer)
 	link.Undelayed = 4 // the handshake
 	via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Dialer: link.Dial, DisableIdentity: true})
-	c := check.Must(lock.New(via, lock.Config{Owner: owner}))(r)
+	c := r.open(via, lock.Config{Owner: owner})
 	r.Cleanup(func() {
 		link.Thaw()
 		c.Close()
@@ -208,11 +208,11 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			waiting := lockAsync(ctx, patient)
 			r.registered(1)
 			link.Delay(func() time.Duration { return time.Millisecond })
-			last, passes := lease.Fence(), -1
+			last, passes := fenceOf(lease), -1
 			for lease != nil {
-				check.AtLeast(r, lease.Fence(), last, "%s: fence", kind)
+				check.AtLeast(r, fenceOf(lease), last, "%s: fence", kind)
 				passes++
-				last = lease.Fence()
+				last = fenceOf(lease)
 				time.Sleep(5 * time.Millisecond)
 				r.must(lease.Unlock(ctx))
 				if lease, _ = greedy.TryLock(ctx); passes > 50 {
@@ -222,7 +222,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			check.Equal(r, passes, 9, "%s: times that the waiter was passed over", kind)
 			lease = r.won(waiting)
 			if fenced {
-				check.True(r, lease.Fence() > last, "%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
+				check.True(r, fenceOf(lease) > last, "%s: after a hand-over the fence is %d, after %d", kind, fenceOf(lease), last)
 				r.covered(lease) // the claim sets the whole TTL
 			}
 			r.must(lease.Unlock(ctx))
@@ -409,7 +409,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 
 // waitOften has a client, which has held the lock before, wait n times for a lock that
 // stays held. It returns the client's lock.
-func (r *rig) waitOften(n int) (*lock.Mutex, *lock.Lease) {
+func (r *rig) waitOften(n int) (lock.Locker, *lock.Lease) {
 	c, _ := r.process("waiter")
 	m := c.Mutex("orders", lock.Options{})
 	r.must(r.locked(m).Unlock(ctx)) // the server knows the scripts
@@ -454,7 +454,7 @@ func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		for kind, processes := range map[string]int{"mutex": 2, "writer": 3} { // of the writers, one claims
 			lease := r.locked(kinds[kind](r.client(lock.Config{}), "orders", lock.Options{}))
-			clients := make([]*lock.Client, processes)
+			clients := make([]*client, processes)
 			for i := range clients {
 				clients[i], _ = r.process(fmt.Sprint(i))
 			}
@@ -569,9 +569,9 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 // processes.
 func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 	for _, name := range []string{"mutex", "writer"} {
-		of := func(c *lock.Client) lock.Locker { return kinds[name](c, "orders", lock.Options{}) }
+		of := func(c *client) lock.Locker { return kinds[name](c, "orders", lock.Options{}) }
 		sub(t, name, onRedis, func(r *rig) {
-			var clients [3]*lock.Client
+			var clients [3]*client
 			for i := range clients {
 				clients[i] = r.user("~orders", "+@all")
 			}

@@ -54,29 +54,37 @@ func fence(key string) string {
 
 // Locker returns a lock of an owner, and its key. Only a Redlock needs q.
 func Locker(c *lock.Client, q *lock.Quorum, kind, owner string, n int, o lock.Options) (lock.Locker, string) {
+	var l lock.Locker
+	var err error
 	c, key := c.As(owner), Key(familyOf[kind], n)
 	switch kind {
 	case "mutex":
-		return c.Mutex(key, o), key
+		l, err = c.Mutex(key, o)
 	case "fair":
 		o.Wait = lock.Wait{}
-		return c.Fair(key, o), key
+		l, err = c.Fair(key, o)
 	case "reentrant":
-		return c.Reentrant(key, o), key
+		l, err = c.Reentrant(key, o)
 	case "reader":
-		return c.RW(key, o).Reader(), key
+		l, _, err = c.RW(key, o)
 	case "writer":
-		return c.RW(key, o).Writer(), key
+		_, l, err = c.RW(key, o)
 	case "semaphore":
 		o.Fence = false
-		return c.Semaphore(key, Permits, o), key
+		l, err = c.Semaphore(key, Permits, o)
 	case "all":
 		o.Fence = false
 		keys := []string{key, Key('s', 1-n)}
 		slices.Sort(keys)
-		return c.All(keys, o), strings.Join(keys, ", ")
+		key = strings.Join(keys, ", ")
+		l, err = c.All(keys, o)
+	default:
+		l, err = q.As(owner).Redlock(key, o)
 	}
-	return q.As(owner).Redlock(key, o), key
+	if err != nil {
+		panic(err)
+	}
+	return l, key
 }
 
 // Litter returns what clients have left on a server: keys that are not counters, and subscriptions.
@@ -111,8 +119,9 @@ func Limit(kind string) int {
 
 // NewGrant returns a lease for the specification.
 func NewGrant(lease *lock.Lease, kind, owner string) *Grant {
+	fence, _ := lease.Fence()
 	g := &Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
-		Keys: Span(lease.Key()), Fence: lease.Fence(), Shared: kind == "reader", Limit: Limit(kind)}
+		Keys: Span(lease.Key()), Fence: fence, Shared: kind == "reader", Limit: Limit(kind)}
 	if kind == "redlock" {
 		g.Copies = 2
 	}

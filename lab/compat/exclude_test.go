@@ -22,7 +22,7 @@ func TestOurHolderKeepsPeersOut(t *testing.T) {
 	onServer(t, func(t *testing.T, addr string, p peer) {
 		us := ourClient(t, addr, nil)
 		for _, k := range kinds() {
-			lease := check.Must(k.lock(us, p.key(k.name)).TryLock(t.Context()))(t)
+			lease := check.Must(check.Must(k.lock(us, p.key(k.name)))(t).TryLock(t.Context()))(t)
 			check.True(t, p.try(t, addr, k.name) == nil, "%s: the peer got in beside us", k.name)
 			check.ErrorIs(t, lease.Unlock(t.Context()), nil, "%s: the peer's attempt cost us the lock", k.name)
 			release := p.try(t, addr, k.name)
@@ -48,13 +48,13 @@ func TestPeersHolderKeepsUsOut(t *testing.T) {
 			release := p.try(t, addr, k.name)
 			check.Require(t, release != nil, "%s: the peer cannot have a lock that is free", k.name)
 			stored := connect(t, addr).Get(t.Context(), p.key(k.name)).Val()
-			_, err := k.lock(other, p.key(k.name)).TryLock(t.Context())
+			_, err := check.Must(k.lock(other, p.key(k.name)))(t).TryLock(t.Context())
 			var held *lock.HeldError
 			check.True(t, errors.As(err, &held) && held.Token == stored && held.TTL > 0 && held.TTL <= ttl,
 				"%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
 			got := make(chan error, 1)
 			go func() {
-				lease, err := k.lock(us, p.key(k.name)).Lock(ctx)
+				lease, err := check.Must(k.lock(us, p.key(k.name)))(t).Lock(ctx)
 				if err == nil {
 					err = lease.Unlock(ctx)
 				}

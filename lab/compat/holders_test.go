@@ -132,14 +132,14 @@ func connect(t *testing.T, addr string) *redis.Client {
 // kind is a kind of lock of package lock that excludes peers.
 type kind struct {
 	name string
-	lock func(c *lock.Client, key string) lock.Locker
+	lock func(c *lock.Client, key string) (lock.Locker, error)
 }
 
 func kinds() []kind {
 	o := lock.Options{TTL: ttl}
 	return []kind{
-		{"mutex", func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, o) }},
-		{"fair", func(c *lock.Client, key string) lock.Locker { return c.Fair(key, o) }},
+		{"mutex", func(c *lock.Client, key string) (lock.Locker, error) { return c.Mutex(key, o) }},
+		{"fair", func(c *lock.Client, key string) (lock.Locker, error) { return c.Fair(key, o) }},
 	}
 }
 

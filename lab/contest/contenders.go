@@ -101,7 +101,7 @@ func in(e Events) []Contender {
 }
 
 // openLocktop returns a function that opens a kind of lock of package lock.
-func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L) func(string, Lease) (Process, error) {
+func openLocktop(kind func(*lock.Client, string, lock.Options) (lock.Locker, error)) func(string, Lease) (Process, error) {
 	return func(addr string, l Lease) (Process, error) {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		client, err := lock.New(rdb, lock.Config{})
@@ -111,9 +111,13 @@ func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L)
 		options := lock.Options{TTL: l.TTL, Renew: lock.Renew{Every: l.Renew}}
 		return Process{
 			Client: func(key string) Client {
-				locker, lease := kind(client, key, options), (*lock.Lease)(nil)
+				locker, invalid := kind(client, key, options)
+				var lease *lock.Lease
 				return Client{
 					Lock: func(ctx context.Context) (err error) {
+						if invalid != nil {
+							return invalid
+						}
 						lease, err = locker.Lock(ctx)
 						return err
 					},

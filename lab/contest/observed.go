@@ -25,9 +25,9 @@ func observedKinds() []Contender {
 		{Name: "mutex", Open: openLocktop((*lock.Client).Mutex)},
 		{Name: "reentrant", Open: openLocktop((*lock.Client).Reentrant)},
 		{Name: "fair", Open: openLocktop((*lock.Client).Fair)},
-		{Name: "semaphore, 2 permits", Open: openLocktop(func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 2, o) })},
+		{Name: "semaphore, 2 permits", Open: openLocktop(func(c *lock.Client, key string, o lock.Options) (lock.Locker, error) { return c.Semaphore(key, 2, o) })},
 		{Name: "rw, every third reads", Open: openLocktopRW},
-		{Name: "all, 2 keys", Open: openLocktop(func(c *lock.Client, key string, o lock.Options) lock.Locker {
+		{Name: "all, 2 keys", Open: openLocktop(func(c *lock.Client, key string, o lock.Options) (lock.Locker, error) {
 			return c.All([]string{key, key + "-too"}, o)
 		})},
 		{Name: "redlock, 1 node", Open: openRedlock},
@@ -206,7 +206,7 @@ func openRedlock(addr string, l Lease) (Process, error) {
 	if err != nil {
 		return Process{}, errors.Join(err, rdb.Close())
 	}
-	open := func(_ *lock.Client, key string, o lock.Options) lock.Locker { return quorum.Redlock(key, o) }
+	open := func(_ *lock.Client, key string, o lock.Options) (lock.Locker, error) { return quorum.Redlock(key, o) }
 	p, err := openLocktop(open)(addr, l)
 	closeClient := p.Close
 	p.Close = func() error { return errors.Join(quorum.Close(), closeClient(), rdb.Close()) }

@@ -80,11 +80,17 @@ func rwVerdict(cell string, all []Series) Verdict {
 
 // openLocktopRW opens the read/write lock of package lock.
 func openLocktopRW(addr string, l Lease) (Process, error) {
-	p, err := openLocktop(func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Writer() })(addr, l)
+	p, err := openLocktop(func(c *lock.Client, key string, o lock.Options) (lock.Locker, error) {
+		_, writer, err := c.RW(key, o)
+		return writer, err
+	})(addr, l)
 	if err != nil {
 		return p, err
 	}
-	readers, err := openLocktop(func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.RW(key, o).Reader() })(addr, l)
+	readers, err := openLocktop(func(c *lock.Client, key string, o lock.Options) (lock.Locker, error) {
+		reader, _, err := c.RW(key, o)
+		return reader, err
+	})(addr, l)
 	if err != nil {
 		return p, errors.Join(err, p.Close())
 	}

@@ -152,10 +152,11 @@ func (o *ordered) observe(e lock.Event) {
 // warmUp connects the clients, and lets them learn what the server knows.
 func (o *ordered) warmUp(t *testing.T) {
 	for _, p := range o.clients {
-		l := lock.Locker(p.client.Mutex("warm", lock.Options{}))
+		l, err := p.client.Mutex("warm", lock.Options{})
 		if p.quorum != nil {
-			l = p.quorum.Redlock("warm", lock.Options{})
+			l, err = p.quorum.Redlock("warm", lock.Options{})
 		}
+		check.NoError(t, err)
 		lease := check.Must(l.TryLock(context.Background()))(t)
 		check.NoError(t, errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())))
 	}

@@ -42,13 +42,13 @@ func polls(ctx context.Context, every time.Duration, try func() bool) error {
 }
 
 // leases takes locks of package lock, with one client for each number.
-func (s *scene) leases(of func(*lock.Client) lock.Locker) acquirer {
-	clients := make(map[int]*lock.Client)
+func (s *scene) leases(of func(*lock.Client) (lock.Locker, error)) acquirer {
+	locks := make(map[int]lock.Locker)
 	for i := range handingOver {
-		clients[i] = labtest.LockClient(s.T, s.rdb, fmt.Sprint("worker-", i))
+		locks[i] = check.Must(of(labtest.LockClient(s.T, s.rdb, fmt.Sprint("worker-", i))))(s.T)
 	}
 	return func(ctx context.Context, i int) (func(context.Context) error, error) {
-		lease, err := of(clients[i]).Lock(ctx)
+		lease, err := locks[i].Lock(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 	var told atomic.Int64
 	room := make(chan struct{}, 4)
 	t.Cleanup(func() { t.Logf("%d holds were recorded, and no incident", told.Load()) })
-	leased := func(of func(*lock.Client) lock.Locker) func(*scene) acquirer {
+	leased := func(of func(*lock.Client) (lock.Locker, error)) func(*scene) acquirer {
 		return func(s *scene) acquirer { return s.leases(of) }
 	}
 	longer := func(of func(*scene) acquirer, work func()) func(*scene) acquirer {
@@ -184,19 +184,25 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 	for name, take := range map[string]func(*scene) acquirer{
 		"SET NX, pollers of 50 ms": func(s *scene) acquirer { return s.setNX(s.rdb, 50*time.Millisecond) },
 		"SET NX, pollers of 1 s":   func(s *scene) acquirer { return s.setNX(s.rdb, time.Second) },
-		"mutex":                    leased(func(c *lock.Client) lock.Locker { return c.Mutex(sceneKey, lock.Options{}) }),
-		"mutex, renewed during each hold": longer(leased(func(c *lock.Client) lock.Locker {
+		"mutex":                    leased(func(c *lock.Client) (lock.Locker, error) { return c.Mutex(sceneKey, lock.Options{}) }),
+		"mutex, renewed during each hold": longer(leased(func(c *lock.Client) (lock.Locker, error) {
 			return c.Mutex(sceneKey, lock.Options{Renew: lock.Renew{Every: 200 * time.Millisecond}})
 		}), func() { someTime(400 * time.Millisecond) }),
-		"mutex, holds of 100 ms to 2 s": longer(leased(func(c *lock.Client) lock.Locker { return c.Mutex(sceneKey, lock.Options{}) }), func() {
+		"mutex, holds of 100 ms to 2 s": longer(leased(func(c *lock.Client) (lock.Locker, error) { return c.Mutex(sceneKey, lock.Options{}) }), func() {
 			if rand.IntN(20) == 0 {
 				<-time.After(2 * time.Second)
 			}
 		}),
-		"fair":     leased(func(c *lock.Client) lock.Locker { return c.Fair(sceneKey, lock.Options{}) }),
-		"writers":  leased(func(c *lock.Client) lock.Locker { return c.RW(sceneKey, lock.Options{}).Writer() }),
-		"readers":  leased(func(c *lock.Client) lock.Locker { return c.RW(sceneKey, lock.Options{}).Reader() }),
-		"permits":  leased(func(c *lock.Client) lock.Locker { return c.Semaphore(sceneKey, 2, lock.Options{}) }),
+		"fair": leased(func(c *lock.Client) (lock.Locker, error) { return c.Fair(sceneKey, lock.Options{}) }),
+		"writers": leased(func(c *lock.Client) (lock.Locker, error) {
+			_, writer, err := c.RW(sceneKey, lock.Options{})
+			return writer, err
+		}),
+		"readers": leased(func(c *lock.Client) (lock.Locker, error) {
+			reader, _, err := c.RW(sceneKey, lock.Options{})
+			return reader, err
+		}),
+		"permits":  leased(func(c *lock.Client) (lock.Locker, error) { return c.Semaphore(sceneKey, 2, lock.Options{}) }),
 		"Redisson": (*scene).redissons,
 		"Redisson, fair, pollers of 500 ms": func(s *scene) acquirer {
 			return func(ctx context.Context, i int) (func(context.Context) error, error) {

@@ -109,7 +109,7 @@ func (s *scene) fair(key string, holder, waiter int) {
 
 // wait lets a client of package lock wait for the lock. It then holds it for a moment; after that, ended is closed.
 func (s *scene) wait(name string, hold time.Duration) (ended <-chan struct{}) {
-	return s.waitFor(labtest.LockClient(s.T, s.rdb, name).Mutex(sceneKey, lock.Options{}), hold)
+	return s.waitFor(check.Must(labtest.LockClient(s.T, s.rdb, name).Mutex(sceneKey, lock.Options{}))(s.T), hold)
 }
 
 // waitFor is wait for any lock.

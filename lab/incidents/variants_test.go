@@ -198,29 +198,30 @@ func variants() []staged {
 		}},
 		{incident.HolderGone, "by CLIENT KILL, with a watchdog", "The connection of worker-7", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 6 * time.Second}))
+			s.acquired(check.Must(client.Mutex(sceneKey, lock.Options{TTL: 6 * time.Second}))(s.T))
 			s.recorded("renewals", func(l *keyspace.Lock) bool { return l.Renewals > 1 })
 			network.Partition() // it does not come back
 			s.kill("worker-7")
 		}},
 		{incident.HolderGone, "the holder of a permit", "The connection of worker-7", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.Semaphore(sceneKey, 1, lock.Options{TTL: 8 * time.Second}))
+			s.acquired(check.Must(client.Semaphore(sceneKey, 1, lock.Options{TTL: 8 * time.Second}))(s.T))
 			s.wait("worker-2", 0)
 			network.Partition()
 			s.kill("worker-7")
 		}},
 		{incident.HolderGone, "the writer of a lock for readers", "The connection of worker-7", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.RW(sceneKey, lock.Options{TTL: 8 * time.Second}).Writer())
+			_, writer := labtest.Sides(s.T, client, sceneKey, lock.Options{TTL: 8 * time.Second})
+			s.acquired(writer)
 			network.Partition()
 			s.kill("worker-7")
 		}},
 		{incident.HolderGone, "of a fair lock with two waiters", "2 clients waited", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.Fair(sceneKey, lock.Options{TTL: 10 * time.Second}))
+			s.acquired(check.Must(client.Fair(sceneKey, lock.Options{TTL: 10 * time.Second}))(s.T))
 			for range 2 {
-				s.waitFor(labtest.LockClient(s.T, s.rdb, "worker-2").Fair(sceneKey, lock.Options{}), 0)
+				s.waitFor(check.Must(labtest.LockClient(s.T, s.rdb, "worker-2").Fair(sceneKey, lock.Options{}))(s.T), 0)
 			}
 			s.recorded("two waiters", func(l *keyspace.Lock) bool { return l.WaiterCount() == 2 })
 			network.Partition()
@@ -228,7 +229,7 @@ func variants() []staged {
 		}},
 		{incident.ExpiredConnected, "a cut network, with a watchdog", "worker-7 held lock:nightly until its lease ran out", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 6 * time.Second}))
+			s.acquired(check.Must(client.Mutex(sceneKey, lock.Options{TTL: 6 * time.Second}))(s.T))
 			s.recorded("renewals", func(l *keyspace.Lock) bool { return l.Renewals > 1 })
 			network.Partition()
 		}},
@@ -262,13 +263,13 @@ func variants() []staged {
 		}},
 		{incident.TTLTooShort, "our lock without renewals", "is too short", nil, func(s *scene) {
 			client, _ := s.own("worker-7")
-			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 4 * time.Second, Renew: lock.Renew{Off: true}}))
+			s.acquired(check.Must(client.Mutex(sceneKey, lock.Options{TTL: 4 * time.Second, Renew: lock.Renew{Off: true}}))(s.T))
 			s.wait("worker-2", 2*time.Second)
 		}},
 		{incident.Overdue, "with renewals", "renewed", nil, func(s *scene) {
 			s.usually(7, 100*time.Millisecond)
 			client, _ := s.own("worker-7")
-			lease := s.acquired(client.Mutex(sceneKey, lock.Options{TTL: 3 * time.Second}))
+			lease := s.acquired(check.Must(client.Mutex(sceneKey, lock.Options{TTL: 3 * time.Second}))(s.T))
 			s.wait("worker-2", 0)
 			s.recordedUntil(8*time.Second, isConnected)
 			_ = lease.Unlock(s.Context())
@@ -285,7 +286,7 @@ func variants() []staged {
 		}},
 		{incident.NeverExpires, "a lock of package lock that lost its TTL", "The connection of worker-7", nil, func(s *scene) {
 			client, network := s.own("worker-7")
-			s.acquired(client.Mutex(sceneKey, lock.Options{TTL: time.Minute}))
+			s.acquired(check.Must(client.Mutex(sceneKey, lock.Options{TTL: time.Minute}))(s.T))
 			s.do("PERSIST " + sceneKey)
 			network.Partition()
 			s.kill("worker-7")
@@ -425,10 +426,10 @@ func (s *scene) busy(n int) {
 	ctx, cancel := context.WithTimeout(s.Context(), 45*time.Second)
 	s.Cleanup(cancel)
 	for i := range n {
-		client := labtest.LockClient(s.T, s.rdb, fmt.Sprint("worker-", i))
+		m := check.Must(labtest.LockClient(s.T, s.rdb, fmt.Sprint("worker-", i)).Mutex(sceneKey, lock.Options{}))(s.T)
 		go func() {
 			for ctx.Err() == nil {
-				if lease, err := client.Mutex(sceneKey, lock.Options{}).Lock(ctx); err == nil {
+				if lease, err := m.Lock(ctx); err == nil {
 					<-time.After(300 * time.Millisecond)
 					_ = lease.Unlock(s.Context())
 				}

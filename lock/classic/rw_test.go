@@ -35,9 +35,19 @@ func classicRWKinds() []rwKind {
 func soundRW() rwKind {
 	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}
 	return rwKind{"RW",
-		func(r *rig) classic.Lock { return sound{r.client().RW("orders", o).Reader()} },
-		func(r *rig) classic.Lock { return sound{r.client().RW("orders", o).Writer()} },
+		func(r *rig) classic.Lock { return r.side(false, o) },
+		func(r *rig) classic.Lock { return r.side(true, o) },
 	}
+}
+
+// side returns a side of a new owner of the read/write lock of package lock.
+func (r *rig) side(writes bool, o lock.Options) classic.Lock {
+	reader, writer, err := r.client().RW("orders", o)
+	r.must(err)
+	if writes {
+		return sound{writer}
+	}
+	return sound{reader}
 }
 
 // eachRW runs f for the historic forms and the sound one, under a fake clock and

@@ -37,16 +37,16 @@ func soundKinds() []kind {
 	}
 	return []kind{
 		{"Mutex", func(r *rig, ttl time.Duration) classic.Lock {
-			return sound{r.client().Mutex("orders", once(ttl))}
+			return sound{check.Must(r.client().Mutex("orders", once(ttl)))(r)}
 		}},
 		{"Reentrant", func(r *rig, ttl time.Duration) classic.Lock {
-			return sound{r.client().Reentrant("orders", once(ttl))}
+			return sound{check.Must(r.client().Reentrant("orders", once(ttl)))(r)}
 		}},
 		{"RW", func(r *rig, ttl time.Duration) classic.Lock {
-			return sound{r.client().RW("orders", once(ttl)).Writer()}
+			return r.side(true, once(ttl))
 		}},
 		{"Fair", func(r *rig, ttl time.Duration) classic.Lock {
-			return sound{r.client().Fair("orders", once(ttl))}
+			return sound{check.Must(r.client().Fair("orders", once(ttl)))(r)}
 		}},
 	}
 }

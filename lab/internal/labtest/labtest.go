@@ -159,9 +159,17 @@ func Client(t *testing.T, addr string, o server.ClientOptions) server.Client {
 // LockClient returns a client of package lock until the end of the test.
 func LockClient(t *testing.T, rdb server.Client, owner string) *lock.Client {
 	t.Helper()
-	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
+	client := check.Must(lock.New(rdb.(redis.UniversalClient), lock.Config{Owner: owner}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// Sides returns the two sides of an owner of a read/write lock.
+func Sides(t *testing.T, c *lock.Client, key string, o lock.Options) (reader, writer lock.Locker) {
+	t.Helper()
+	reader, writer, err := c.RW(key, o)
+	check.NoError(t, err)
+	return reader, writer
 }
 
 // Within waits until a condition holds, at most for some time. The pause between two looks grows
