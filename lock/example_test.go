@@ -306,26 +306,6 @@ func ExampleSemaphore() {
 	// 3 of 3
 }
 
-// One process of many sends the reports. If it crashes, another one continues when the
-// TTL has passed.
-func ExampleElect() {
-	rdb, done := exampleRedis()
-	defer done()
-	client, _ := lock.New(rdb, lock.Config{Owner: "reporter-1"})
-	defer client.Close()
-
-	leader, _ := client.Mutex("leader:reports", lock.Options{Fence: true})
-	err := lock.Elect(context.Background(), leader, func(ctx context.Context) error {
-		term, _ := lock.LeaseFrom(ctx).Fence()
-		fmt.Println("leading, term", term)
-		return nil // resigns; usually work until <-ctx.Done()
-	})
-	fmt.Println(err)
-	// Output:
-	// leading, term 1
-	// <nil>
-}
-
 // A resource that remembers the largest fence refuses a holder that does not know yet
 // that its lease has expired. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
 func ExampleLease_Fence() {
