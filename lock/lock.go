@@ -139,19 +139,6 @@ func (w Wait) pause() time.Duration {
 	return w.Poll + time.Duration((2*rand.Float64()-1)*w.Jitter*float64(w.Poll))
 }
 
-// check validates the fields.
-func (w Wait) check() error {
-	switch {
-	case w.Poll < 0 || w.MaxTries < 0:
-		return fmt.Errorf("%w: negative wait", ErrArgument)
-	case w.Jitter < 0 || w.Jitter > 1:
-		return fmt.Errorf("%w: jitter %v; it must be between 0 and 1", ErrArgument, w.Jitter)
-	case w.Poll == 0 && (w.MaxTries > 0 || w.Jitter > 0):
-		return fmt.Errorf("%w: MaxTries and Jitter go with Poll", ErrArgument)
-	}
-	return nil
-}
-
 const (
 	defaultTTL = 10 * time.Second
 	minTTL     = 10 * time.Millisecond
@@ -169,47 +156,42 @@ func (o Options) Validate() error {
 
 // withDefaults sets the defaults and validates the result.
 func (o Options) withDefaults() (Options, error) {
-	if o.TTL == 0 {
-		o.TTL = defaultTTL
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	o.Renew.Every = cmp.Or(o.Renew.Every, o.TTL/3)
+	if o.Replicas > 0 {
+		o.ReplicaTimeout = cmp.Or(o.ReplicaTimeout, min(time.Second, (o.TTL/2).Truncate(time.Millisecond)))
 	}
 	if err := checkTTL(o.TTL); err != nil {
 		return o, err
 	}
-	if o.Delay < 0 || o.Delay > maxTTL || o.Delay%time.Millisecond != 0 {
-		return o, fmt.Errorf("%w: delay %v; it must be whole milliseconds between 0 and %v", ErrArgument, o.Delay, maxTTL)
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, args...))
 	}
-	if o.Renew.Every == 0 {
-		o.Renew.Every = o.TTL / 3
+	switch w, r := o.Wait, o.Renew; {
+	case o.Delay < 0 || o.Delay > maxTTL || o.Delay%time.Millisecond != 0:
+		return bad("delay %v; it must be whole milliseconds between 0 and %v", o.Delay, maxTTL)
+	case r.Every < minEvery || r.Every >= o.TTL:
+		return bad("renewal every %v; it must be at least %v and shorter than the TTL of %v", r.Every, minEvery, o.TTL)
+	case r.Max < 0 || r.MaxHold < 0:
+		return bad("negative bound on renewal")
+	case w.Poll < 0 || w.MaxTries < 0:
+		return bad("negative wait")
+	case w.Jitter < 0 || w.Jitter > 1:
+		return bad("jitter %v; it must be between 0 and 1", w.Jitter)
+	case w.Poll == 0 && (w.MaxTries > 0 || w.Jitter > 0):
+		return bad("MaxTries and Jitter go with Poll")
+	case o.Replicas < 0:
+		return bad("%d replicas", o.Replicas)
+	case o.Replicas == 0 && o.ReplicaTimeout != 0:
+		return bad("ReplicaTimeout goes with Replicas")
+	case o.Replicas > 0 && (o.ReplicaTimeout < time.Millisecond || o.ReplicaTimeout >= o.TTL || o.ReplicaTimeout%time.Millisecond != 0):
+		return bad("wait %v for replicas; it must be whole milliseconds and shorter than the TTL of %v", o.ReplicaTimeout, o.TTL)
 	}
-	if o.Renew.Every < minEvery || o.Renew.Every >= o.TTL {
-		return o, fmt.Errorf("%w: renewal every %v; it must be at least %v and shorter than the TTL of %v", ErrArgument, o.Renew.Every, minEvery, o.TTL)
-	}
-	if o.Renew.Max < 0 || o.Renew.MaxHold < 0 {
-		return o, fmt.Errorf("%w: negative bound on renewal", ErrArgument)
-	}
-	if o.Replicas > 0 && o.ReplicaTimeout == 0 {
-		o.ReplicaTimeout = min(time.Second, (o.TTL / 2).Truncate(time.Millisecond))
-	}
-	return o, errors.Join(o.Wait.check(), o.checkReplicas())
+	return o, nil
 }
 
 // keyTTL returns the TTL of an acquired key on the server.
 func (o Options) keyTTL() time.Duration { return o.TTL + o.Delay }
-
-// checkReplicas validates Replicas and ReplicaTimeout.
-func (o Options) checkReplicas() error {
-	switch {
-	case o.Replicas < 0:
-		return fmt.Errorf("%w: %d replicas", ErrArgument, o.Replicas)
-	case o.Replicas == 0 && o.ReplicaTimeout != 0:
-		return fmt.Errorf("%w: ReplicaTimeout goes with Replicas", ErrArgument)
-	case o.Replicas == 0:
-		return nil
-	case o.ReplicaTimeout < time.Millisecond || o.ReplicaTimeout >= o.TTL || o.ReplicaTimeout%time.Millisecond != 0:
-		return fmt.Errorf("%w: wait %v for replicas; it must be whole milliseconds and shorter than the TTL of %v", ErrArgument, o.ReplicaTimeout, o.TTL)
-	}
-	return nil
-}
 
 // checkTTL refuses a TTL that Redis would round or misread.
 func checkTTL(ttl time.Duration) error {
