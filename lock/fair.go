@@ -121,7 +121,7 @@ func (q *queueing) wait(ctx context.Context) (any, error) {
 		holder, _ := fields[0].(string)
 		ttl, _ := fields[1].(int64)
 		if _, ours := tokenOwner(holder); ours && ttl <= claimTimeout.Milliseconds() {
-			q.request.queue.watchClaim(processOf(holder))
+			q.request.queue.noteClaimant(processOf(holder))
 		}
 		if len(fields) > 3 {
 			q.request.queue.wakeInOrder()

@@ -94,10 +94,15 @@ func (q *waitQueue) onMessage(channel, message string) {
 // watchClaim has the first waiter try when the time to claim the lock is over, which a
 // process was handed.
 func (q *waitQueue) watchClaim(process string) {
-	q.mu.Lock()
-	q.handedTo, q.handedAt = process, time.Now()
-	q.mu.Unlock()
+	q.noteClaimant(process)
 	q.wakeAfter(claimTimeout + time.Millisecond)
+}
+
+// noteClaimant notes which process has to claim the lock.
+func (q *waitQueue) noteClaimant(process string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.handedTo, q.handedAt = process, time.Now()
 }
 
 // claimant returns the process that had to claim the lock a moment ago; empty = none.
