@@ -62,7 +62,7 @@ coordinator is gone, stops its clients and releases what they hold.`,
 		},
 	}
 	cmdFlags(cmd, o.flags(), subset(c.FlagSet(), func(name string) bool { // for the control server and for all targets
-		return slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout"}, name)
+		return slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout", "debug"}, name)
 	}))
 	return cmd
 }

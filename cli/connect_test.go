@@ -420,6 +420,19 @@ func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 	}
 }
 
+func TestDebugWritesWhatWasReadAndWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	addr := servertest.RedisForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	aUser(t, addr, "ann", "on", ">c4nary", "~*", "&*", "+@all", "-strlen")
+	path := filepath.Join(t.TempDir(), "debug.jsonl")
+	locktop(t, "list", "--debug", path, "-u", "redis://ann:c4nary@"+addr)
+	text := readText(t, path)
+	check.True(t, compiled(`"commands":"[^"]*strlen×1[^"]*","failed":1,.*"ms":[0-9.]+,"error":"NOPERM `).MatchString(text), "no refusal in %s", text)
+	check.True(t, !compiled(`c4nary|lock:a|`+token).MatchString(text), "a key, a value or a password in %s", text)
+	locktop(t, "list", "--debug", "/nowhere/file", "-u", "redis://"+addr).fails(t, exitUsage, "--debug: open /nowhere/file")
+}
+
 func TestAFaultIsOneLineAndAHint(t *testing.T) {
 	var out bytes.Buffer
 	messages{to: &out}.fault(&exitError{code: 1, err: errors.New("read:\n\x1b[2J"), hint: "do\rthis"})

@@ -184,7 +184,7 @@ func TestExportRefusesWhatCannotWork(t *testing.T) {
 		"no way to read":           {[]string{"--web.listen-address", "none"}, exitUsage, "--textfile"},
 		"a web configuration":      {[]string{"--web.config.file", "absent.yml"}, exitUsage, "--web.config.file"},
 		"too often":                {[]string{"--every", "1ms"}, exitUsage, "--every"},
-		"an address of others":     {[]string{"--web.listen-address", "127.0.0.1:http:x"}, exitFailure, "--web.listen-address"},
+		"an address of others":     {[]string{"--web.listen-address", "127.0.0.1:http:x"}, exitUsage, "--web.listen-address"},
 		"one directory for two":    {[]string{"-u", "redis://127.0.0.1:1", "-u", "rediss://127.0.0.1:1", "--record", t.TempDir()}, exitUsage, "redis://127.0.0.1:1/0 and rediss://127.0.0.1:1/0 would have the same directory"},
 		"findings only":            {[]string{"--stuck"}, exitUsage, "unknown flag --stuck"},
 	} {

@@ -75,7 +75,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 					continue
 				}
 				n++
-				cmd := exec.Command(program, append(command, way.args...)...)
+				cmd := exec.Command(program, append(append(command, "--debug", home+"/debug.jsonl"), way.args...)...)
 				cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + home + "/state", "XDG_CONFIG_HOME=" + home + "/config"}, way.env...)
 				cmd.Stdin = strings.NewReader(way.in)
 				var out, errs strings.Builder

@@ -29,7 +29,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if err := c.checkTopology(); err != nil {
 		return nil, err
 	}
-	if err := c.AskPassword(ctx, p); err != nil {
+	if err := cmp.Or(c.openDebug(), c.AskPassword(ctx, p)); err != nil {
 		return nil, err
 	}
 	seeds, err := c.seeds()
@@ -300,7 +300,11 @@ func (c *Flags) client(e endpoint) (inspect.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redis.NewClient(o), nil
+	rdb := redis.NewClient(o)
+	if c.debug != nil {
+		rdb.AddHook(debugHook{c.debug, e.String()})
+	}
+	return rdb, nil
 }
 
 // pipelineBuffer is the size of the buffers of a connection in bytes. One pipeline

@@ -5,6 +5,7 @@ package connect
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ type Flags struct {
 	tunnel          *tunnel // nil: none is open
 	security        tlsFlags
 	timeout         time.Duration
+	debugFile       string
+	debug           *slog.Logger // nil: none is open
 
 	elsewhere bool                    // see Elsewhere
 	permit    func(addr string) error // see Only; nil: every address is permitted
@@ -58,6 +61,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	c.topologyFlags.addTo(set)
 	set.StringVar(&c.ssh, "ssh", "", "`[user@]host` from which to reach the servers, with the ssh of this machine")
 	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "maximum `time` to wait for a connection or a reply")
+	set.StringVar(&c.debugFile, "debug", "", "append to this `file` what locktop reads, how long it takes and what is refused; no keys, no values")
 	c.given = set.Changed
 	return set
 }
@@ -81,7 +85,7 @@ func (c *Flags) WithContext(name string) *Flags {
 // certificates and the time-out of c. Everything else comes from url, the value of the flag origin:
 // the password of one server never goes to another.
 func (c *Flags) Elsewhere(origin, url string) *Flags {
-	other := &Flags{origin: origin, url: url, security: c.security, timeout: c.timeout, elsewhere: true}
+	other := &Flags{origin: origin, url: url, security: c.security, timeout: c.timeout, debugFile: c.debugFile, debug: c.debug, elsewhere: true}
 	other.security.tls = false
 	other.given = func(flag string) bool { return flag == "url" }
 	return other
