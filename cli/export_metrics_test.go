@@ -46,7 +46,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	for _, e := range []*exported{f.single, f.redlock} {
 		text := e.page()
 		pages = append(pages, text)
-		for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)\n\w+\{?(.*)`).FindAllStringSubmatch(text, -1) {
+		for _, family := range regexp.MustCompile(`(?m)^# TYPE (locktop_\w+) (\w+)\n\w+\{?(.*)`).FindAllStringSubmatch(text, -1) {
 			m := metric{kind: family[2]}
 			for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(family[3], -1) {
 				if l[1] != "le" {

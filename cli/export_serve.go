@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -84,11 +86,20 @@ func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Li
 // handler returns the pages.
 func (e *export) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		var page bytes.Buffer // a slow reader must not hold up the next update
 		_ = e.metrics.Write(&page)
+		_ = metrics.WriteProcess(&page) // not for node_exporter, which has its own
 		w.Header().Set("Content-Type", metrics.ContentType)
-		_, _ = page.WriteTo(w)
+		w.Header().Set("Vary", "Accept-Encoding")
+		if !acceptsGzip(r.Header) {
+			_, _ = page.WriteTo(w)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		zipped := gzip.NewWriter(w)
+		_, _ = page.WriteTo(zipped)
+		_ = zipped.Close()
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -103,6 +114,17 @@ func (e *export) handler() http.Handler {
 		fmt.Fprint(w, `<!doctype html><html lang="en"><title>locktop export</title><h1>locktop export</h1><p><a href="/metrics">Metrics</a>, <a href="/healthz">health</a>, <a href="/readyz">readiness</a></p></html>`)
 	})
 	return mux
+}
+
+// acceptsGzip reports whether the header of a request permits gzip.
+func acceptsGzip(h http.Header) bool {
+	for one := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";")
+		if name == "gzip" && strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || name == "gzip" && weight == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // reload reads the web configuration again at each signal.

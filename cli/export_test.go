@@ -80,6 +80,7 @@ func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
 	resp := check.Must(http.Get(address))(t)
 	defer resp.Body.Close()
+	check.True(t, resp.Uncompressed || !strings.HasSuffix(address, "/metrics") || resp.StatusCode != http.StatusOK, "%s is not compressed", address)
 	body := check.Must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
@@ -113,6 +114,7 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 	e.sees(`locktop_events_total\{` + first + `,db="0",format="set-nx",event="released"\} 1`)
 	e.sees(`locktop_lock_held\{` + first + `,db="0",lock="lock:a"\} 0`)
 	e.sees(`locktop_build_info\{version=".+",goversion="go.+"\} 1`)
+	e.sees(`(process_resident_memory_bytes [1-9]\d{6,}|go_goroutines [1-9]\d*)`)
 	within(t, longestWait, func() bool { // the first scan of a busy server takes longer than the first lock
 		got, _ := e.get("/readyz")
 		return got == 200

@@ -166,7 +166,7 @@ type groupGauges struct {
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
 	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Scanned()
-	t.addBlocked(r.At)
+	t.addBlocked(r.At, v)
 	t.view = v
 	for id := range v.groups {
 		t.group(id)
@@ -195,16 +195,17 @@ func (t *target) observe(r Reading, v view) {
 	t.reading.Locks, t.reading.Events = nil, nil
 }
 
-// addBlocked adds the waiting between the last reading and one at a time. The clients that waited
-// then count for all of it, unless it was so long that nothing is known of it.
-func (t *target) addBlocked(at time.Time) {
+// addBlocked adds the waiting between the last reading and one at a time, which has a view. It is a
+// lower bound: as many clients count as waited at both ends, and none if so much time passed that
+// nothing is known of it.
+func (t *target) addBlocked(at time.Time, now view) {
 	const longest = 10 * time.Second
 	passed := at.Sub(t.reading.At)
 	if t.reading.At.IsZero() || passed <= 0 || passed > longest {
 		return
 	}
 	for id, c := range t.view.classes {
-		t.blocked[t.classes.series(id)] += time.Duration(c.blocked) * passed
+		t.blocked[t.classes.series(id)] += time.Duration(min(c.blocked, now.classes[id].blocked)) * passed
 	}
 }
 

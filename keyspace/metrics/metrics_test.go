@@ -382,7 +382,7 @@ func TestTheAskedRatioIsThatOfHeldLocksWhoseRequestsAreSeen(t *testing.T) {
 	})
 }
 
-// The clients that waited at a reading count up to the next one. A client that only asks counts as
+// As many clients as waited at two readings count for the time between. A client that only asks counts as
 // one; a pause in which nothing was read counts as nothing.
 func TestTheWaitingOfAClassAddsUp(t *testing.T) {
 	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
@@ -401,7 +401,7 @@ func TestTheWaitingOfAClassAddsUp(t *testing.T) {
 		reading      metrics.Reading
 		queue, polls float64
 	}{
-		{at(0, 3, false), 0, 0}, {at(2, 1, true), 6, 0}, {at(3, 0, true), 7, 1}, {at(60, 5, false), 7, 1}, {at(61, 0, false), 12, 1},
+		{at(0, 3, false), 0, 0}, {at(2, 1, true), 2, 0}, {at(3, 5, true), 3, 1}, {at(60, 5, true), 3, 1}, {at(61, 4, false), 7, 1}, {at(62, 0, false), 7, 1},
 	} {
 		e.Observe(0, step.reading)
 		scrape(t, e).want(t, map[string]float64{
