@@ -314,7 +314,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 	waits, stop := context.WithCancel(t.Context())
 	defer stop()
-	go client.As("fair-2").Fair("{queue}:fair", o).Lock(waits)
+	go check.Must(client.As("fair-2").Fair("{queue}:fair", o))(t).Lock(waits)
 	for rdb.Exists(waits, "{queue}:fair::waiters").Val() == 0 {
 		time.Sleep(time.Millisecond)
 	}
