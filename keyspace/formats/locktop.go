@@ -8,11 +8,9 @@ import (
 	"locktop/keyspace"
 )
 
-// locktop is the format of the mutex in package lock: the owner's label, a tilde, and
-// a UUID v7 that is new for every attempt. With fencing, a second key has the counter.
-// A fair lock has the same format: its waiters are tokens of their own among those that wait.
-// In older versions it had a queue of its own. Each key of an All has the format, too: one
-// token holds several locks.
+// locktop is the format of the mutex in package lock: the owner's label, a tilde, and a UUID v7 that is
+// new for every attempt. With fencing, a second key has the counter. A fair lock has it, too, with tokens
+// among the waiters (older versions: in a queue of their own), and so has each key of an All.
 func locktop() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop", "locktop", "package locktop/lock: Mutex, Fair, each key of an All",
@@ -59,7 +57,7 @@ func locktopBeside(parts ...string) func(keyspace.Entry) []keyspace.Companion {
 	}
 }
 
-// locktopActions wake the waiters. They hand a fair lock of an older version over to the next one.
+// locktopActions wake the waiters, and hand a fair lock of an older version over to the next one.
 func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -89,8 +87,7 @@ func locktopReleased(channel, payload string) (string, bool) {
 	return unbraced(named), true
 }
 
-// locktopProcess is the length of the suffix that the tokens of all waiters of a
-// process share.
+// locktopProcess is the length of the suffix that the tokens of all waiters of a process share.
 const locktopProcess = 12
 
 // isLocktopCompanion reports whether key is the second key of a lock with that part.
@@ -131,25 +128,16 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since, Expires: alive[m.Name]})
 	}
 	for _, w := range locktopProcesses(e) {
-		if waitsInOrder(w.ID) {
-			l.Kind = keyspace.Fair
+		if n := len(w.ID); n > 17 && w.ID[n-17] == '8' && w.ID[n-13] == '-' {
+			l.Kind = keyspace.Fair // a token with the mark of its waiters
 		}
 		l.Waiters = append(l.Waiters, w)
 	}
 	return l, keyspace.Certain
 }
 
-// waitsInOrder reports whether a waiter is that of a fair lock. It has a token with a mark, where
-// a waiter of another kind has its process, or a token without the mark.
-func waitsInOrder(waiter string) bool {
-	_, made, _ := cutLast(waiter, "~")
-	id, ok := dashed(made)
-	return ok && id[8]>>4 == 8
-}
-
-// locktopProcesses returns the processes that wait for a lock, with the time since when
-// they wait. A process that came too late too often is represented by a token, with a
-// ticket that is locktopStarving smaller.
+// locktopProcesses returns the processes that wait for a lock, and since when. One that came too late
+// too often, and each waiter of a fair lock, is a token, with a ticket that is locktopStarving smaller.
 func locktopProcesses(e keyspace.Entry) []keyspace.Waiter {
 	const locktopStarving = 4e15
 	var all []keyspace.Waiter
