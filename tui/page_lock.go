@@ -238,13 +238,13 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
 		glyph, style := s.look(f.Severity)
-		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
+		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Text), w-margin-13, 4) {
 			if i > 0 {
 				glyph = " "
 			}
 			lines = append(lines, s.item(w, []string{widget.Plain(f.Severity.String()), ""}[min(i, 1)], style, glyph+" "+text))
 		}
-		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), s.keymap.remedy(f)), w-margin-13, 4) {
+		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), s.keymap.remedy(f)), w-margin-13, 8) {
 			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.screen.theme.text, "  "+text))
 		}
 	}

@@ -265,7 +265,7 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
 	lines = append(lines, s.ownersLegend(w, p.chosen, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
-	return append(lines, s.signs(w, sign{t.text, g.Across[8], "held"}, sign{t.text, g.Shared, "shared"}, sign{t.warn, g.Contended, "waited for"},
+	return append(lines, s.signs(w, sign{t.owners[0].fill, g.Across[8], "held"}, sign{t.text, g.Shared, "shared"}, sign{t.warn, g.Contended, "waited for"},
 		sign{t.warn, g.Dashed, "free, with waiters"}, sign{t.alarm, g.Clash, "overlap"}, sign{t.band, g.Behind, "fault"}))
 }
 
