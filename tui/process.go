@@ -69,11 +69,11 @@ func (a *app) listClients() tea.Cmd {
 	if a.place() != onLock || !ok || c.lock != l.ID().OnAnyNode() {
 		c.leave()
 	}
+	if a.place() == onLock && ok {
+		c.lock = l.ID().OnAnyNode()
+	}
 	if !ok || a.place()&(onLocks|onLock) == 0 || len(l.Holders) == 0 || !a.findsClients() || c.asking || a.now.Sub(c.asked) < matchEvery {
 		return nil
-	}
-	if a.place() == onLock {
-		c.lock = l.ID().OnAnyNode()
 	}
 	server := l.HeldOn(l.Holders[0])
 	of, seen := c.servers[server], a.inSight(&l)

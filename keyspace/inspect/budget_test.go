@@ -154,6 +154,19 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A list of the clients does not wait until a server is no longer slow. The embedded server has none.
+func TestAListOfTheClientsWaitsForTheBudgetOnlyBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		p, began := NewBudget(0.1), time.Now()
+		p.charge(time.Hour, 0, began)
+		_, _, err := NewScanner(connect(t, redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}), ScanOptions{Budget: p}).Clients(t.Context(), nil)
+		check.True(t, err != nil && time.Since(began) >= maxClientsWait, "%v after %v", err, time.Since(began))
+		check.AtMost(t, time.Since(began), 2*maxClientsWait, "the list waits")
+	})
+}
+
 // A rescan goes on at once and without the limit until its pass has ended, and the first pass is not begun again for it.
 func TestARescanHasNoLimit(t *testing.T) {
 	p, asked, now := NewBudget(0.1), new(atomic.Int64), time.Now()

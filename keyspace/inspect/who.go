@@ -33,12 +33,19 @@ func (e TooManyClientsError) Error() string {
 // maxClientsForOne is the limit of one list that a user asks for.
 const maxClientsForOne = 2 * maxClientList
 
-// Clients lists the clients of the server, as soon as the budget allows it; if the list would be
+// maxClientsWait is how long a list of the clients waits for the budget. While a server is slow, the budget may
+// allow nothing for minutes, and one list costs little.
+const maxClientsWait = 2 * time.Second
+
+// Clients lists the clients of the server, as soon as the budget allows it, or maxClientsWait has passed; if the list would be
 // too long, only those with the known IDs, and all is false. It returns [ErrMayNotList] without
 // the permission, and a [TooManyClientsError] if the server cannot list some clients only, or no
 // ID is known.
 func (s *Scanner) Clients(ctx context.Context, known []int64) (list []keyspace.Client, all bool, err error) {
-	if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
+	within, stop := context.WithTimeout(ctx, maxClientsWait)
+	_ = s.opts.Budget.wait(within, time.Now())
+	stop()
+	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	conn := s.newConn()
