@@ -70,7 +70,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 	err := applyContext(&c, &s, &look, &may)
 	check.True(t, err == nil && may.production && look.theme == "mono", "%v, %+v, %+v", err, may, look)
 	may.write = true
-	err = applyContext(&c, &s, &look, &may)
+	err = may.check(&c)
 	check.True(t, err != nil && asExitError(err).code == exitUsage, "--write where the context is read-only: %v", err)
 }
 

@@ -208,7 +208,7 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", "+client|setname", "+client|id", "+client|tracking")
 		}
 		term := openTerminal(t, 80, 24, s.flags...)
-		term.want(":report ").press("/").enter("report").want("1 of").press("Enter").press("Enter").want("is it stuck?", "batch-57 · 127.0.0.1:", "clients listed", "blocks ", "waits for no other lock", "W find the client")
+		term.want(key).press("/").enter("report").want("1 of").press("Enter").press("Enter").want("is it stuck?", "batch-57 · 127.0.0.1:", "clients listed", "blocks ", "waits for no other lock", "W find the client")
 		term.quit()
 
 		term = openTerminal(t, 140, 40, append(slices.Clone(s.flags), "--user", "nolist", "-a", "pw")...)

@@ -154,9 +154,9 @@ const roomForAll = 140
 
 // layout lays the columns out in w cells.
 func (p *locksPage) layout(s *state, w int) widget.Table {
-	columns, share := p.columns(), 28
+	columns, key := p.columns(), w*28/100
 	if p.deep {
-		share = 26
+		key = max(w*26/100, min(23, w-57)) // beside DEPTH, at 80 columns too
 	}
 	shapes := make([]widget.Column, len(columns))
 	for i, c := range columns {
@@ -169,7 +169,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 		case c.Title == "LOCK": // as wide as the longest key
 			shapes[i].Max = max(p.keyWidth, c.Min)
 			if !p.wide {
-				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*share/100))
+				shapes[i].Min = min(shapes[i].Max, max(c.Min, key))
 			}
 		case c.Title == "OWNER":
 			shapes[i].Max = max(min(p.ownerWidth, c.Max), c.Min)

@@ -99,7 +99,7 @@ var guarded = map[string][]string{
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
-	"time.Now":                                {"cli", "cli/connect", "internal/lockspec", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
+	"time.Now":                                {"cli", "cli/connect", "internal/lockspec", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.listClients", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {
