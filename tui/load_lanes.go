@@ -42,13 +42,9 @@ func (c *timeline) mark(e *loadgen.Event, lock loadgen.Lock) {
 	case loadgen.Counted:
 		m.label = strconv.Itoa(e.Depth)
 	case loadgen.Acquired:
-		now.until = e.Deadline
-		switch {
-		case lock.Kind == loadgen.RW:
-			m.label = map[bool]string{true: "R", false: "W"}[e.Shared]
-		case lock.Kind == loadgen.Reentrant:
-			m.label = "1"
-		case lock.Fence:
+		mode := map[bool]string{true: "R", false: "W"}[e.Shared]
+		m.label, now.until = map[loadgen.Kind]string{loadgen.RW: mode, loadgen.Reentrant: "1"}[lock.Kind], e.Deadline
+		if lock.Fence {
 			m.label = strconv.FormatInt(e.Fence, 10)
 		}
 	default:
@@ -61,25 +57,15 @@ func (c *timeline) mark(e *loadgen.Event, lock loadgen.Lock) {
 	c.told[id] = now
 }
 
-// sceneWindow returns the time that the lanes show: the whole of a short run, else from a while ago to a moment ahead
-// in which the leases end. now is the present in it.
-func (s *state) sceneWindow(w int) (v timeWindow, now time.Time) {
-	m := s.run.metrics
-	now = s.now
-	if !m.Running {
-		now = m.Began.Add(m.Elapsed)
-	}
-	if planned := s.run.scenario.Duration; !m.Began.IsZero() && planned > 0 && planned <= 20*time.Second {
-		return timeWindow{m.Began, m.Began.Add(planned), w}, now
-	}
-	return timeWindow{now.Add(-8 * time.Second), now.Add(2 * time.Second), w}, now
-}
-
 // lanesBlock draws the past of the first key in at most h lines, one for each client, and what the client does now.
 func (s *state) lanesBlock(w, h int) []string {
 	const names, words = 10, 17
 	t, g, key := s.screen.theme, s.screen.glyphs, s.run.scenario.Keys.Prefix+"1"
-	v, now := s.sceneWindow(max(1, w-names-words-2))
+	began, now := cmp.Or(s.run.metrics.Began, s.now), s.now
+	if !s.run.metrics.Running {
+		now = began.Add(s.run.metrics.Elapsed)
+	}
+	v := timeWindow{began, later(began.Add(max(s.run.scenario.Duration, time.Second)), now), max(1, w-names-words-2)} // the whole run
 	all := []string{s.ruleOf(w, s.redactKey(key), s.sentence("exact", "| renewed", g.Behind+" lease", g.Dashed+" waits"))}
 	past := v // up to now: cells of the same width
 	past.w = max(0, min(v.w, int(v.cell(now))))
@@ -177,10 +163,9 @@ func (s *state) lanesAxis(w, edge int, v timeWindow, now time.Time) string {
 		all = append(all, word{int(v.cell(now)), s.screen.glyphs.Up + "now", s.screen.theme.strong})
 	}
 	all = append(all, s.faultWords(v, 0)...)
-	const every = 2 * time.Second
-	began := cmp.Or(s.run.metrics.Began, v.from)
-	for at := began.Add(v.from.Sub(began).Truncate(every)); at.Before(v.to); at = at.Add(every) {
-		all = append(all, word{int(v.cell(at)), fmt.Sprintf("%g s", at.Sub(began).Seconds()), s.screen.theme.dim})
+	every := max(2*time.Second, v.to.Sub(v.from)/10).Round(time.Second)
+	for at := v.from; at.Before(v.to); at = at.Add(every) {
+		all = append(all, word{int(v.cell(at)), fmt.Sprintf("%g s", at.Sub(v.from).Seconds()), s.screen.theme.dim})
 	}
 	l := widget.NewLine(w)
 	putWords(l, edge, all)

@@ -40,13 +40,12 @@ func (s *state) errorLines(w, most int) (all []string) {
 }
 
 // runBlock draws the top of the page: caption, what to watch with its metrics, the keys as the
-// server has them, and the verdict. A low window has no caption. A narrow window has the
-// outcomes here, in one line.
+// server has them, and the verdict. A narrow window has the outcomes here, in one line.
 func (p *loadPage) runBlock(s *state, w int) []string {
 	body, agents := s.frame().body, len(s.run.agents.all)
-	lines := 0
-	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
-		lines = max(2, body/8)
+	lines := max(2, body/8)
+	if agents > 0 && body < roomForAgents {
+		lines = 0
 	}
 	all := append(s.captionBlock(w, lines), s.figureLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
@@ -60,11 +59,9 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	return append(append(all, s.errorLines(w, 2)...), s.verdictBlock(w)...)
 }
 
-// roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
-// is the width in cells from which the outcomes have their own column. roomForAgents is the body
+// roomForOutcomes is the width in cells from which the outcomes have their own column. roomForAgents is the body
 // height in lines from which agents do not replace the caption and the keys.
 const (
-	roomForCaption  = 16
 	roomForAgents   = 26
 	roomForOutcomes = 110
 )
