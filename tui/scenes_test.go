@@ -159,10 +159,7 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 
 // A window of 80×24 shows the whole caption, the figures to look for and the verdict, and none is cut.
 func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
-	for i, s := range scenarios.All() {
-		if i%testtier.Size(4, 1, 1) > 0 {
-			continue
-		}
+	for _, s := range scenarios.All() {
 		w := testConfig()
 		g := runningLoad()
 		g.m.Latency.Wait.Count, g.m.Violations.WorkOverlap.Count = 1, 1234
