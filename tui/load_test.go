@@ -600,6 +600,17 @@ func TestTheFaultLog(t *testing.T) {
 	}
 }
 
+// A violation is found later than it happens, and a fault at the edge of an axis does not cover its label.
+func TestTheStoryAndItsAxisAreInTheOrderOfTime(t *testing.T) {
+	var log faultLog
+	log.add(&loadgen.Event{At: after(2 * time.Second)}, "second")
+	log.add(&loadgen.Event{At: after(time.Second)}, "first")
+	check.True(t, log.lines[0].text == "first" && log.lines[1].text == "second", "the order is %+v", log.lines)
+	l := widget.NewLine(20)
+	putWords(l, 0, []word{{at: 0, text: "9 s ago"}, {at: 17, text: "now"}, {at: 15, text: "!freeze"}, {at: 15, text: "!"}, {at: 18, text: "!"}})
+	check.Equal(t, l.String(), "9 s ago        ! now")
+}
+
 // The votes that an attempt leaves behind are no holder, and neither is a client whose release has failed.
 func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 	w, g := played()
