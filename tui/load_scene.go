@@ -95,8 +95,16 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 	if holder != "" && s.stateOf(holder) == loadgen.Dead { // during its acquire
 		dead = holder
 	}
-	if sound && holder != "" && found != nil && len(found.Holders) > 0 && found.Holders[0].Label != holder {
+	stored := ""
+	if found != nil && len(found.Holders) > 0 {
+		stored = found.Holders[0].Label
+	}
+	switch {
+	case !sound || stored == "": // the stored token does not name its client
+	case holder != "" && stored != holder:
 		found = nil // older than the report of the client
+	case holder == "" && stored != dead:
+		dead = "" // newer
 	}
 	verb := map[bool]string{true: "written by ", false: "held by "}[s.run.scenario.Lock.Kind == loadgen.RW]
 	switch {
