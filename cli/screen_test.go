@@ -226,10 +226,10 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 		return strings.Contains(words, "the crash") && strings.Contains(words, "acquires it")
 	})
 
-	term.press("m").want("Choose a scene", "press a letter", "Esc close", "freeze-fenced").press("h")
-	term.want("freezes while holding", "1 frozen")
+	term.press("m").want("Choose a scene", "press a letter", "Esc close", "freeze-fenced").press("o")
+	term.want("freezes while holding", "◇ frozen")
 	term.want("still believes it has", "acquires it as well")
-	term.want("stale writes to", "refused", "0 overlaps, but two clients worked at the same time")
+	term.want("refused, its fencing token", "stale write refused 1", "0 overlaps, but two clients worked at the same time")
 
 	for tries := 5; !playsMinority(term); tries-- {
 		if tries == 1 {
@@ -245,7 +245,7 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 func playsMinority(term *terminal) bool {
 	term.t.Helper()
 	before := term.pressed
-	term.press("m").want("redlock-minority").press("t").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
+	term.press("m").want("redlock-minority").press("p").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
 	if term.sees("3 of 5 servers answer, a majority is 3: locks are taken and released as before") {
 		term.press("d")
 		if term.sees("2 of 5 servers answer, a majority is 3: no lock can be acquired") {
