@@ -265,13 +265,15 @@ type jsonVersion struct {
 	Arch    string `json:"arch"`
 }
 
+// version is the version of this source; CHANGELOG.md says what it has.
+const version = "0.1.0"
+
 // build returns the version, and the commit if the build has one.
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "(unknown)"
+		return version
 	}
-	version := info.Main.Version
 	var commit, dirty string
 	for _, s := range info.Settings {
 		switch {
