@@ -38,11 +38,14 @@ func exported(t *testing.T) (names []string) {
 			parsed = append(parsed, check.Must(parser.ParseFile(files, path, nil, parser.ParseComments))(t))
 		}
 	}
-	p := check.Must(doc.NewFromFiles(files, parsed, "locktop/lock"))(t)
+	p := check.Must(doc.NewFromFiles(files, parsed, "locktop/lock", doc.AllDecls|doc.AllMethods))(t)
 	values, funcs := append(p.Consts, p.Vars...), p.Funcs
 	for _, typ := range p.Types {
-		names = append(append(names, typ.Name), members(typ)...)
 		values, funcs = slices.Concat(values, typ.Consts, typ.Vars), append(funcs, typ.Funcs...)
+		if !ast.IsExported(typ.Name) {
+			continue
+		}
+		names = append(append(names, typ.Name), members(typ)...)
 		for _, m := range typ.Methods {
 			names = append(names, typ.Name+"."+m.Name)
 		}

@@ -28,6 +28,33 @@ type Locker interface {
 	Holder(ctx context.Context) (*HeldError, error)
 }
 
+// locker implements [Locker] for most kinds.
+type locker struct {
+	base
+	try     func(context.Context, *request) (*Lease, error) // asks the server once
+	waiting request                                         // what the requests of Lock have in common
+}
+
+// TryLock implements [Locker].
+func (l *locker) TryLock(ctx context.Context) (*Lease, error) {
+	return l.tryLock(ctx, &request{try: l.try})
+}
+
+// Lock implements [Locker].
+func (l *locker) Lock(ctx context.Context) (*Lease, error) {
+	r := l.waiting
+	r.try = l.try
+	return l.lock(ctx, &r)
+}
+
+// leaseOf returns the only lease of a hold, if there is one.
+func leaseOf(h *hold, err error) (*Lease, error) {
+	if err != nil {
+		return nil, err
+	}
+	return newLease(h), nil
+}
+
 // base is the part that all kinds of locks share.
 type base struct {
 	client   *Client

@@ -17,7 +17,7 @@ var fairScripts = &scripts{
 const claimTimeout = time.Second
 
 // fair is the lock of [Client.Fair].
-type fair struct{ base }
+type fair struct{ locker }
 
 // Fair returns the mutex with that name, which serves its waiters in order of arrival, also across
 // processes. It sends nothing. [Options.Wait] must be zero, because waiters receive messages.
@@ -30,7 +30,8 @@ type fair struct{ base }
 // that its process no longer subscribes. A process that is stopped costs the waiters behind
 // its own 1 s, however many it has; later they have their places again. On a cluster a
 // process that has died costs the same. TryLock does not queue: it succeeds only if the lock is
-// free and no client waits.
+// free and no client waits. Lock joins the queue at once if the lock is held, and leaves it if ctx
+// ends.
 //
 // On the server the lock is the same key as a [Client.Mutex] and excludes the same clients.
 // Such clients ignore the queue: one that finds the lock free right after a crash gets
@@ -49,18 +50,9 @@ func (c *Client) Fair(key string, o Options) (Locker, error) {
 		p.grant = b.opts.keyTTL()
 	}
 	b.protocol = p
-	return &fair{b}, nil
-}
-
-// TryLock implements [Locker].
-func (f *fair) TryLock(ctx context.Context) (*Lease, error) {
-	return f.tryLock(ctx, &request{try: f.attempt})
-}
-
-// Lock implements [Locker]. If the lock is held, Lock joins the queue on the server at
-// once. If ctx ends, it leaves the queue.
-func (f *fair) Lock(ctx context.Context) (*Lease, error) {
-	return f.lock(ctx, &request{try: f.attempt, inOrder: true})
+	f := &fair{locker{base: b, waiting: request{inOrder: true}}}
+	f.try = f.attempt
+	return f, nil
 }
 
 // grant is a lock that was handed over within the process with its full TTL. The next holder
@@ -84,10 +76,7 @@ func (f *fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
 	} else {
 		h, err = f.ask(ctx, r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return newLease(h), nil
+	return leaseOf(h, err)
 }
 
 // ask asks the server once.

@@ -13,7 +13,7 @@ var mutexScripts = &scripts{
 const mutexEnds = "local ends, i = redis.call('GET', KEYS[1]) == ARGV[1], 2\n"
 
 // mutex is the lock of [Client.Mutex].
-type mutex struct{ base }
+type mutex struct{ locker }
 
 // Mutex returns the lock with that name, which one holder has at a time; key is used unchanged.
 // It sends nothing. It is not reentrant: a holder that locks it again waits for itself.
@@ -33,17 +33,9 @@ func (c *Client) Mutex(key string, o Options) (Locker, error) {
 		return nil, err
 	}
 	b.protocol = newScriptProtocol(mutexScripts, c.core, key, o.Fence)
-	return &mutex{b}, nil
-}
-
-// TryLock implements [Locker].
-func (m *mutex) TryLock(ctx context.Context) (*Lease, error) {
-	return m.tryLock(ctx, &request{try: m.attempt})
-}
-
-// Lock implements [Locker].
-func (m *mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.lock(ctx, &request{try: m.attempt})
+	m := &mutex{locker{base: b}}
+	m.try = m.attempt
+	return m, nil
 }
 
 // attempt acquires by SET NX if the lock is probably free, or if that paid last time. Before the

@@ -14,7 +14,7 @@ var redlockRaise = newScript("redlock_raise")
 
 // redlock is the lock of [Quorum.Redlock].
 type redlock struct {
-	base
+	locker
 	redlock *redlockKey
 }
 
@@ -56,17 +56,9 @@ func (q *Quorum) Redlock(key string, o Options) (Locker, error) {
 	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
 		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: timeout}
 	t.protocol, t.several = &redlockAttempt{redlock: k}, true // each call makes an attempt of its own
-	return &redlock{t, k}, nil
-}
-
-// TryLock implements [Locker].
-func (r *redlock) TryLock(ctx context.Context) (*Lease, error) {
-	return r.tryLock(ctx, &request{try: r.attempt})
-}
-
-// Lock implements [Locker].
-func (r *redlock) Lock(ctx context.Context) (*Lease, error) {
-	return r.lock(ctx, &request{try: r.attempt, noHandOver: true})
+	r := &redlock{locker{base: t, waiting: request{noHandOver: true}}, k}
+	r.try = r.attempt
+	return r, nil
 }
 
 // attempt asks the nodes once.
@@ -83,11 +75,7 @@ func (r *redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	t, c := r.base, r.redlock.newAttempt()
 	t.protocol = c
 	free := req.attempts == 0 && !req.contended
-	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.keyTTL(), free, req.queue) })
-	if err != nil {
-		return nil, err
-	}
-	return newLease(h), nil
+	return leaseOf(t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.keyTTL(), free, req.queue) }))
 }
 
 // Holder implements [Locker], by the nodes' majority.

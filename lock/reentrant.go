@@ -20,7 +20,7 @@ const reentrantEnds = "local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
 
 // reentrant is the lock of [Client.Reentrant].
 type reentrant struct {
-	base
+	locker
 	held currentHold
 }
 
@@ -41,19 +41,10 @@ func (c *Client) Reentrant(key string, o Options) (Locker, error) {
 		return nil, err
 	}
 	b.protocol = newScriptProtocol(reentrantScripts, c.core, key, o.Fence)
-	r := &reentrant{base: b}
+	r := &reentrant{locker: locker{base: b}}
 	newOwner(&r.held)
+	r.try, r.waiting.owner = r.attempt, r.held.owner
 	return r, nil
-}
-
-// TryLock implements [Locker].
-func (r *reentrant) TryLock(ctx context.Context) (*Lease, error) {
-	return r.tryLock(ctx, &request{try: r.attempt})
-}
-
-// Lock implements [Locker].
-func (r *reentrant) Lock(ctx context.Context) (*Lease, error) {
-	return r.lock(ctx, &request{try: r.attempt, owner: r.held.owner})
 }
 
 func (r *reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {

@@ -31,7 +31,7 @@ var (
 //
 // A Semaphore is a [Locker]. The methods of the zero value return [ErrArgument].
 type Semaphore struct {
-	base
+	locker
 	scripted  *scriptProtocol // equals base.protocol
 	limit     int             // counts if none is stored
 	storedKey string          // key of the stored limit; empty = there can be none
@@ -41,6 +41,12 @@ type Semaphore struct {
 // unchanged. It sends nothing. All clients should use the same limit, at least 1. A client whose
 // limit is higher acquires permits up to its own. A limit that was stored by
 // [Semaphore.SetLimit] counts instead of limit. [Options.Fence] must be false.
+//
+// If no permit is free, the error of TryLock names the permit whose deadline is the next. Lock
+// waits like that of a [Client.Mutex]: a release wakes one process, the one that has waited
+// longest. A process that finds more than one permit free wakes the next process. If a holder
+// dies, the process that has waited longest gets the permit when its TTL has passed; if that
+// process is stopped, the next one gets it 1 to 2 s later, or up to 7.5 s later if many wait.
 func (c *Client) Semaphore(key string, limit int, o Options) (*Semaphore, error) {
 	b, err := c.newBase(key, o, "a semaphore", "Fence")
 	if err = cmp.Or(err, nameKey(key, checkLimit(limit))); err != nil {
@@ -53,7 +59,9 @@ func (c *Client) Semaphore(key string, limit int, o Options) (*Semaphore, error)
 	}
 	p.acquireArgs, p.releaseArgs = []any{limit, stored}, []any{limit}
 	b.protocol = p
-	return &Semaphore{b, p, limit, stored}, nil
+	s := &Semaphore{locker{base: b, waiting: request{shared: true}}, p, limit, stored}
+	s.try = func(ctx context.Context, r *request) (*Lease, error) { return leaseOf(s.acquireOnce(ctx, r)) }
+	return s, nil
 }
 
 // checkLimit validates the limit of a semaphore.
@@ -62,29 +70,6 @@ func checkLimit(limit int) error {
 		return fmt.Errorf("%w: a limit of %d permits; it must be at least 1", ErrArgument, limit)
 	}
 	return nil
-}
-
-// TryLock implements [Locker]. If no permit is free, the error names the permit whose
-// deadline is the next.
-func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
-	return s.tryLock(ctx, &request{try: s.attempt})
-}
-
-// Lock implements [Locker]. It waits like that of a [Client.Mutex]: a release wakes one
-// process, the one that has waited longest. A process that finds more than one permit
-// free wakes the next process. If a holder dies, the process that has waited longest
-// gets the permit when its TTL has passed; if that process is stopped, the next one gets
-// it 1 to 2 s later, or up to 7.5 s later if many wait.
-func (s *Semaphore) Lock(ctx context.Context) (*Lease, error) {
-	return s.lock(ctx, &request{try: s.attempt, shared: true})
-}
-
-func (s *Semaphore) attempt(ctx context.Context, r *request) (*Lease, error) {
-	h, err := s.acquireOnce(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return newLease(h), nil
 }
 
 // SetLimit stores a limit that counts for all clients, instead of the limit that they
