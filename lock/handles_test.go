@@ -23,19 +23,15 @@ func (c *client) As(owner string) *client { return &client{c.Client.As(owner)} }
 func (c *client) Mutex(key string, o lock.Options) lock.Locker {
 	return orRefused(c.Client.Mutex(key, o))
 }
-
 func (c *client) Fair(key string, o lock.Options) lock.Locker {
 	return orRefused(c.Client.Fair(key, o))
 }
-
 func (c *client) Reentrant(key string, o lock.Options) lock.Locker {
 	return orRefused(c.Client.Reentrant(key, o))
 }
-
 func (c *client) All(keys []string, o lock.Options) lock.Locker {
 	return orRefused(c.Client.All(keys, o))
 }
-
 func (c *client) Semaphore(key string, limit int, o lock.Options) *lock.Semaphore {
 	s, err := c.Client.Semaphore(key, limit, o)
 	if err != nil {
