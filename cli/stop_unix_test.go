@@ -46,7 +46,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 		return false
 	}
 	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
-	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
+	term.want("m shows ").press("m").want("setnx-crash").press("A").wait("a key without a TTL", func(string) bool { return endless() })
 	pid := check.Must(strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}"))))(t)
 	term.tmux("kill-session")
 	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
