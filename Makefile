@@ -112,5 +112,5 @@ shots: ## make new screenshots/ with the running program (needs tmux)
 	$(GO) run ./screenshots
 
 .PHONY: ci
-ci: ## run all steps of CI
-	@bash .ci/run
+ci: ## run all steps of CI, or those of one PART: check, race, lab or long
+	@bash .ci/run $(PART)

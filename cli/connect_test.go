@@ -433,15 +433,11 @@ func TestDebugWritesWhatWasReadAndWhatWasRefused(t *testing.T) {
 	locktop(t, "list", "--debug", "/nowhere/file", "-u", "redis://"+addr).fails(t, exitUsage, "--debug: open /nowhere/file")
 }
 
-func TestAFaultIsOneLineAndAHint(t *testing.T) {
+func TestAFaultIsOneLine(t *testing.T) {
 	var out bytes.Buffer
 	messages{to: &out}.fault(&exitError{code: 1, err: errors.New("read:\n\x1b[2J"), hint: "do\rthis"})
-	want := "locktop: read:\\n\\x1b[2J (do\\rthis)\n"
-	check.True(t, out.String() == want, "got %q, want %q", out.String(), want)
-}
-
-func TestAFaultAsJSONIsOneLine(t *testing.T) {
-	var out bytes.Buffer
+	check.Equal(t, out.String(), "locktop: read:\\n\\x1b[2J (do\\rthis)\n")
+	out.Reset()
 	messages{to: &out, json: true}.fault(&exitError{code: 6, err: errors.New("read:\n\x1b[2J")})
 	var back struct {
 		Error string

@@ -47,7 +47,7 @@ const exitCodes = `  0    success
 `
 
 // environment is the explanation of the variables in the help. The screen's libraries read the last line.
-const environment = `  LOCKTOP_CONTEXT             context, if no flag says where
+const environment = `  LOCKTOP_CONTEXT             context of commands with --context, if no flag says where
   LOCKTOP_URL, REDIS_URL      address, if no flag or context says where; the first one counts
   REDISCLI_AUTH               password, unless a flag, the address or the context has one
   LOCKTOP_SENTINEL_PASS       password of the Sentinels
