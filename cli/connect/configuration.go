@@ -221,7 +221,7 @@ func Example(keys []ExampleKey, place []string) string {
 	var b strings.Builder
 	path, _ := ConfigurationPath()
 	fmt.Fprintf(&b, "# The configuration of locktop, %s\n", path)
-	b.WriteString("# A value is the default. A line like \"# url: …\" is an example of a key without one.\n")
+	b.WriteString("# A value, and that of a comment below keys, is the default. A line like \"# url: …\" is an example of a key without one.\n")
 	top := keysOf(reflect.TypeFor[Configuration]())
 	about := func(name string) {
 		i := slices.IndexFunc(top, func(k configurationKey) bool { return k.name == name })
@@ -238,7 +238,7 @@ func Example(keys []ExampleKey, place []string) string {
 		if i == 0 || keys[i-1].About != k.About {
 			fmt.Fprintf(&b, "  # %s\n", k.About)
 		}
-		fmt.Fprintf(&b, "  %s: %s\n", k.Name, strconv.Quote(k.Keys))
+		fmt.Fprintf(&b, "  # %s: %s\n", k.Name, strconv.Quote(k.Keys)) // a comment, so that a later default arrives
 	}
 	about("commands")
 	fmt.Fprintf(&b, "# The arguments may have %s of the lock.\ncommands: []\n", strings.Join(place, " "))
