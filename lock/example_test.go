@@ -149,24 +149,6 @@ func ExampleLease_Context() {
 	// Output: lease was lost
 }
 
-// A job that may hold its lock for a limited time only.
-func ExampleRenew() {
-	rdb, done := exampleRedis()
-	defer done()
-	client, _ := lock.New(rdb, lock.Config{})
-	defer client.Close()
-
-	customers, _ := client.Mutex("import:customers", lock.Options{Renew: lock.Renew{MaxHold: 20 * time.Millisecond}})
-	lease, err := customers.Lock(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	<-lease.Context().Done()
-	fmt.Println(context.Cause(lease.Context()))
-	// Output: lease reached its longest hold
-}
-
 // The owner acquires the lock again in a function that it calls.
 func ExampleClient_Reentrant() {
 	rdb, done := exampleRedis()
@@ -304,39 +286,4 @@ func ExampleSemaphore() {
 	// converting: false
 	// converting: true
 	// 3 of 3
-}
-
-// A resource that remembers the largest fence refuses a holder that does not know yet
-// that its lease has expired. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
-func ExampleLease_Fence() {
-	rdb, done := exampleRedis()
-	defer done()
-	client, _ := lock.New(rdb, lock.Config{})
-	defer client.Close()
-
-	var seen int64
-	write := func(fence int64, ok bool) string {
-		if !ok || fence < seen {
-			return "refused"
-		}
-		seen = fence
-		return "written"
-	}
-	m, _ := client.Mutex("orders:4711", lock.Options{Fence: true})
-	slow, err := m.Lock(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	rdb.Del(context.Background(), "orders:4711") // the lock expires on the server; its holder does not know yet
-	quick, err := m.Lock(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("the quick one:", write(quick.Fence()))
-	fmt.Println("the slow one:", write(slow.Fence()))
-	// Output:
-	// the quick one: written
-	// the slow one: refused
 }
