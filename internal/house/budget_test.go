@@ -23,14 +23,14 @@ type room struct {
 
 // rooms are the packages that the program links.
 var rooms = map[string]room{
-	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 9_258, "8,800 with the revision of the lock package"},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_443, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_408, ""},
-	"formats":   {[]string{"keyspace/formats"}, 5_757, ""},
-	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_663, "3,500 without an index"},
-	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_149, ""},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_357, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_266, "13,050 when all views read the ledger of holds"},
+	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_836, "8,800 with the revision of the lock package"},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_853, "7,300 when all views read the ledger of holds"},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_601, ""},
+	"formats":   {[]string{"keyspace/formats"}, 5_875, ""},
+	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_714, "3,500 without an index"},
+	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_219, ""},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_165, ""},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_507, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_461, ""},
 }
 
@@ -42,8 +42,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 78_800
-	testLines    = 58_400
+	programLines = 80_300
+	testLines    = 59_400
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
