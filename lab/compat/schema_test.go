@@ -138,7 +138,7 @@ func TestSchemaOfEvents(t *testing.T) {
 		kinds[kind] = true
 	}
 	all := []loadgen.EventKind{
-		loadgen.Arrived, loadgen.Acquired, loadgen.TimedOut, loadgen.Refused, loadgen.Failed, loadgen.Released, loadgen.Expired, loadgen.Lost,
+		loadgen.Arrived, loadgen.Acquired, loadgen.Counted, loadgen.Renewed, loadgen.TimedOut, loadgen.Refused, loadgen.Failed, loadgen.Released, loadgen.Expired, loadgen.Lost,
 		loadgen.Abandoned, loadgen.FaultBegan, loadgen.FaultEnded, loadgen.StageBegan,
 	}
 	for _, kind := range oracle.Kinds() {
@@ -151,7 +151,7 @@ func TestSchemaOfEvents(t *testing.T) {
 	check.AtMost(t, len(kinds), 0, "the schema knows %v", kinds)
 	at := time.Unix(1, 2)
 	full, text := keepsTo(t, s, loadgen.Event{
-		Seq: 1, At: at, Kind: loadgen.Expired, Key: "k", More: []string{"l"}, Client: 1, Token: "t", Fence: 2, Shared: true,
+		Seq: 1, At: at, Kind: loadgen.Expired, Key: "k", More: []string{"l"}, Client: 1, Token: "t", Fence: 2, Shared: true, Depth: 2,
 		Fault: loadgen.Freeze, Took: time.Second, Text: "text", Deadline: at, Told: at,
 	})
 	check.Equal(t, len(full), len(s.Properties), "keys of %s", text)
