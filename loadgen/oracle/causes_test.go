@@ -269,21 +269,29 @@ func TestExplainedSuspectsAddUp(t *testing.T) {
 func TestTheLongestCalm(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	freeze := func(from, to int) Trouble { return Trouble{Cause: "freeze", From: at(from), To: at(to)} }
+	waits := func(client, from, to int) wait { return wait{client, at(from), at(to)} }
+	all := Trouble{Cause: "pause", Client: Everybody, From: at(11), To: at(18)}
 	for name, c := range map[string]struct {
-		all  []Trouble
-		want int
+		all   []Trouble
+		want  int
+		waits []wait
 	}{
-		"nothing":               {nil, 10},
-		"a short stall":         {[]Trouble{{Cause: Stalled, From: at(13), To: at(14)}}, 6},
-		"before and after":      {[]Trouble{freeze(1, 9), freeze(21, 30)}, 10},
-		"from before on":        {[]Trouble{freeze(1, 12)}, 8},
-		"one inside another":    {[]Trouble{freeze(11, 19), freeze(12, 13)}, 1},
-		"in the order of ends":  {[]Trouble{freeze(17, 18), freeze(12, 13)}, 4},
-		"it lasts":              {[]Trouble{{Cause: "cut", From: at(14), lasting: true}}, 4},
-		"the whole time":        {[]Trouble{freeze(9, 15), freeze(15, 20)}, 0},
-		"no crash, no deletion": {[]Trouble{{Cause: "crash", From: at(5), lasting: true}, {Cause: "steal", From: at(15), To: at(16)}}, 10},
+		"nothing":               {nil, 10, nil},
+		"a short stall":         {[]Trouble{{Cause: Stalled, From: at(13), To: at(14)}}, 6, nil},
+		"before and after":      {[]Trouble{freeze(1, 9), freeze(21, 30)}, 10, nil},
+		"from before on":        {[]Trouble{freeze(1, 12)}, 8, nil},
+		"one inside another":    {[]Trouble{freeze(11, 19), freeze(12, 13)}, 1, nil},
+		"in the order of ends":  {[]Trouble{freeze(17, 18), freeze(12, 13)}, 4, nil},
+		"it lasts":              {[]Trouble{{Cause: "cut", From: at(14), lasting: true}}, 4, nil},
+		"the whole time":        {[]Trouble{freeze(9, 15), freeze(15, 20)}, 0, nil},
+		"no crash, no deletion": {[]Trouble{{Cause: "crash", From: at(5), lasting: true}, {Cause: "steal", From: at(15), To: at(16)}}, 10, nil},
+		"of another client":     {[]Trouble{freeze(9, 21)}, 10, []wait{waits(0, 5, 20), waits(1, 5, 20)}},
+		"of all that wait":      {[]Trouble{freeze(9, 21)}, 0, []wait{waits(0, 5, 20)}},
+		"of all that waited":    {[]Trouble{freeze(9, 21)}, 1, []wait{waits(0, 5, 20), waits(1, 19, 20), waits(2, 2, 9)}},
+		"one gave up":           {[]Trouble{freeze(9, 21)}, 3, []wait{waits(0, 5, 20), waits(1, 5, 13)}},
+		"of the server":         {[]Trouble{all}, 2, []wait{waits(0, 5, 20), waits(1, 5, 20)}},
 	} {
 		o := Oracle{troubles: c.all}
-		check.Equal(t, o.calm(span{at(10), at(20)}), time.Duration(c.want)*time.Second, "%s", name)
+		check.Equal(t, o.calm(span{at(10), at(20), c.waits}), time.Duration(c.want)*time.Second, "%s", name)
 	}
 }

@@ -118,7 +118,7 @@ func (o *Oracle) Ask(hold Hold, keys ...int) (v *Hold) {
 		if s.waiting == 0 {
 			s.wanted = v.Asked
 		}
-		s.waiting++
+		s.asked(v.Client, v.Asked)
 		if o.config.InOrder {
 			s.queue = append(s.queue, v)
 		}
@@ -132,7 +132,7 @@ func (o *Oracle) GiveUp(v *Hold, now time.Time) {
 		if s.waiting == 1 {
 			o.checkStuck(s, now)
 		}
-		s.unqueue(v)
+		s.unqueue(v, now)
 	}
 }
 
@@ -176,7 +176,8 @@ func (o *Oracle) enter(v *Hold, s *criticalSection) (handoff time.Duration) {
 		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)
-	s.unqueue(v)
+	s.unqueue(v, now)
+	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool { return !w.to.IsZero() })
 	o.checkOvertaken(v)
 	s.wanted = now
 	s.countStreak(v.Client)

@@ -15,6 +15,7 @@ type criticalSection struct {
 	limit       int     // how many may be inside at once
 	inside      []*Hold // in order of entry
 	waiting     int
+	waits       []wait    // those since the newest hold began, one of each client
 	queue       []*Hold   // waiters, if the order matters
 	wanted      time.Time // since when clients wait and no hold has ended
 	freed       time.Time // end of the newest hold that left
@@ -74,9 +75,38 @@ func (o *Oracle) Queued(key, client int, now time.Time) {
 	}
 }
 
+// wait is the wait of a client; to is zero while it lasts.
+type wait struct {
+	client   int
+	from, to time.Time
+}
+
+// asksAgain is how soon after it gave up a client asks again, as part of one wait.
+const asksAgain = 100 * time.Millisecond
+
+// asked records that a client waits.
+func (s *criticalSection) asked(client int, at time.Time) {
+	s.waiting++
+	for i := range s.waits {
+		if w := &s.waits[i]; w.client == client {
+			if !w.to.IsZero() && at.Sub(w.to) > asksAgain {
+				w.from = at
+			}
+			w.to = time.Time{}
+			return
+		}
+	}
+	s.waits = append(s.waits, wait{client: client, from: at})
+}
+
 // unqueue records that a client stops waiting.
-func (s *criticalSection) unqueue(v *Hold) {
+func (s *criticalSection) unqueue(v *Hold, now time.Time) {
 	s.waiting--
+	for i := range s.waits {
+		if s.waits[i].client == v.Client {
+			s.waits[i].to = now
+		}
+	}
 	if i := slices.Index(s.queue, v); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
@@ -193,7 +223,10 @@ func (a *anyHold) lastHeld(now time.Time) time.Time {
 
 // span is a time, longer than the patience, in which clients waited for a key that no
 // client had.
-type span struct{ from, to time.Time }
+type span struct {
+	from, to time.Time
+	waits    []wait // of these clients
+}
 
 // stuckSpans returns the times in which keys were stuck, also those that are stuck now. It leaves out
 // keys that a client has forgotten to release.
@@ -205,24 +238,41 @@ func (o *Oracle) stuckSpans(now time.Time) []span {
 		}
 		all = append(all, s.stuck...)
 		if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-			all = append(all, span{now.Add(-unheld), now})
+			all = append(all, span{now.Add(-unheld), now, slices.Clone(s.waits)})
 		}
 	}
 	return all
 }
 
-// calm returns the longest time of a span without a trouble that can keep all clients from a
-// free key. A crash cannot: what the client held is free after the TTL.
+// calm returns the longest time of a span in which no trouble can have kept a waiting client from a
+// free key: none of all clients, and none of its own. A crash cannot: what the client held is free after the TTL.
 func (o *Oracle) calm(s span) time.Duration {
 	o.mu.Lock()
 	all := slices.Clone(o.troubles)
 	o.mu.Unlock()
+	all = slices.DeleteFunc(all, func(t Trouble) bool {
+		return slices.Contains([]Cause{Crash, Flush, Steal}, t.Cause) || t.From.After(s.to)
+	})
 	slices.SortFunc(all, func(a, b Trouble) int { return a.From.Compare(b.From) })
-	longest := time.Duration(0)
-	for _, one := range all {
-		if slices.Contains([]Cause{Crash, Flush, Steal}, one.Cause) || one.From.After(s.to) {
-			continue
+	longest := s.calm(all)
+	for _, w := range s.waits {
+		own := slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return t.Client != Everybody && t.Client != w.client })
+		part := span{from: s.from, to: s.to}
+		if w.from.After(s.from) {
+			part.from = w.from
 		}
+		if !w.to.IsZero() {
+			part.to = w.to
+		}
+		longest = max(longest, part.calm(own))
+	}
+	return longest
+}
+
+// calm returns the longest time of a span without one of the troubles, which are in the order of their begins.
+func (s span) calm(troubles []Trouble) time.Duration {
+	longest := time.Duration(0)
+	for _, one := range troubles {
 		longest = max(longest, one.From.Sub(s.from))
 		if one.lasting {
 			return longest
@@ -245,7 +295,7 @@ func (o *Oracle) Forgotten(v *Hold) {
 // checkStuck counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-		s.stuck = append(s.stuck, span{now.Add(-unheld), now})
+		s.stuck = append(s.stuck, span{now.Add(-unheld), now, slices.Clone(s.waits)})
 		o.keep(Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }

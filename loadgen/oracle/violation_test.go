@@ -194,7 +194,10 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 		}
 		th.GiveUp(th.Ask(Hold{Client: 98, Asked: th.at(1000)}, 0), th.at(20_000))
 		th.Ask(Hold{Client: 98, Asked: th.at(30_000)}, 0)
-		want := []span{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
+		want := []span{
+			{th.at(1000), th.at(20_000), []wait{{client: 98, from: th.at(1000)}}},
+			{th.at(30_000), th.at(33_001), []wait{{client: 98, from: th.at(30_000)}}},
+		}
 		if forgotten {
 			want = nil
 		}
