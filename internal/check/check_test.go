@@ -54,7 +54,7 @@ func TestAFailedCheckTellsWhatItGotAndWanted(t *testing.T) {
 		{func(s *spy) { AtLeast(s, 2, 2) }, ""},
 		{func(s *spy) { Part[string](s, "../../docs/config.schema.json", "properties/colour") }, "properties/colour of ../../docs/config.schema.json is <nil>"},
 		{func(s *spy) {
-			Equal(s, Part[string](s, "../../docs/config.schema.json", "properties/keys/type"), "object")
+			Equal(s, Part[string](s, "../../docs/config.schema.json", "properties/contexts/type"), "object")
 		}, ""},
 	} {
 		s := &spy{}
