@@ -383,6 +383,9 @@ func (f *fleet) judgeEnd(r *round) {
 		o.Removed(v, r.at)
 	case abandoned:
 		o.Forgotten(v)
+		o.LeftBehind(v, r.left, true)
+	case crashed:
+		o.LeftBehind(v, r.left, false)
 	}
 }
 

@@ -29,7 +29,7 @@ type Metrics struct {
 	Latency     Latencies
 	Seconds     []Second // newest seconds, at most [HistorySeconds], oldest first; the last is not over
 	Cost        Cost
-	Utilisation float64 // share of the time in which a key was held, mean over the requested keys
+	Utilisation float64 // share of the time in which a key was locked, also by a dead client, mean over the requested keys
 	Fairness    Fairness
 
 	Violations oracle.Violations // a key is stuck after 3 TTLs

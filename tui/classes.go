@@ -27,7 +27,7 @@ func (n *lane) past(v timeWindow) contention.Past {
 	if p.Period <= 0 {
 		return p
 	}
-	p.Held = n.busy(v)
+	p.Held = n.busy(v, false)
 	p.Waits = n.waitsIn(v)
 	if slices.ContainsFunc(p.Waits, func(w holds.Wait) bool { return w.Source != holds.Asked }) {
 		p.Source = contention.Stored

@@ -155,7 +155,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	l.Put(t.text, "  "+s.waitersOf(lane))
 	now := s.now
 	since := now.Add(-min(busyOver, max(s.run.metrics.Elapsed, time.Second)))
-	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(timeWindow{from: since, to: now}))
+	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(timeWindow{from: since, to: now}, true))
 	if whole := busy + " of the last " + humanize.Setting(now.Sub(since).Round(time.Second)); widget.Width(whole) < l.Rest() {
 		busy = whole
 	}

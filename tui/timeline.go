@@ -230,12 +230,18 @@ func (n *lane) readers() (names []string) {
 	return names
 }
 
-// busy returns the fraction of a window in which the lock was held.
-func (n *lane) busy(v timeWindow) float64 {
+// busy returns the fraction of a window in which the lock was held. With dead, a hold whose client died lasts
+// until the next one begins.
+func (n *lane) busy(v timeWindow, dead bool) float64 {
 	var held time.Duration
 	end := v.from // end of the time counted so far
-	for _, h := range n.Holds {
+	for i, h := range n.Holds {
 		a, b := later(h.From.At, end), earlier(h.Until(v.to), v.to)
+		if dead && h.End.Kind == keyspace.Vanished {
+			if b = v.to; i+1 < len(n.Holds) {
+				b = earlier(n.Holds[i+1].From.At, b)
+			}
+		}
 		if b.After(a) {
 			held += b.Sub(a)
 			end = b

@@ -13,6 +13,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 	"locktop/keyspace/contention"
 	"locktop/loadgen"
 	"locktop/tui/widget"
@@ -341,4 +342,19 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	l := widget.NewLine(10)
 	widget.Blocks().Strip(l, widget.Style{}, 10, spansOf(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil, c.lane(permits.ID(), nil, began).drawn(), nil, nil))
 	check.Equal(t, ansi.Strip(l.String()), " AB▒▒▒▒▒▒▒", "drawn")
+}
+
+// A client that dies leaves its lock: the key stays locked until another client has it.
+func TestALaneOfADeadClientIsBusy(t *testing.T) {
+	at := func(s int) holds.Moment {
+		return holds.Moment{At: time.Unix(int64(s), 0), Grade: holds.Exact}
+	}
+	n := &lane{Past: holds.Past{Holds: []*holds.Hold{
+		{From: at(0), To: at(1), End: holds.End{Kind: keyspace.Vanished}},
+		{From: at(5), To: at(6), End: holds.End{Kind: keyspace.Released}},
+		{From: at(8), To: at(9), End: holds.End{Kind: keyspace.Vanished}},
+	}}}
+	v := timeWindow{from: at(0).At, to: at(10).At}
+	check.Equal(t, n.busy(v, true), 0.8, "share of the time in which the key was locked")
+	check.Equal(t, n.busy(v, false), 0.3, "share of the time in which a client held it, as far as is known")
 }

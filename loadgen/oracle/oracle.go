@@ -188,6 +188,9 @@ func (o *Oracle) enter(v *Hold, s *criticalSection) (handoff time.Duration) {
 		s.fence = max(s.fence, v.Fence)
 	}
 	s.inside = append(s.inside, v)
+	if s.limit == 1 && !v.Shared { // nobody else has the key now
+		s.busy, s.behind = s.busy+s.lockedBehind(now), nil
+	}
 	return handoff
 }
 
@@ -301,7 +304,19 @@ func (o *Oracle) Violations(now time.Time) Violations {
 	return v
 }
 
-// Usage returns the mean share of elapsed in which a key was held, by as many holders as
+// LeftBehind records that a client has left at a moment without a release: the keys stay locked until the
+// end of its lease, or with forever until the end of the run.
+func (o *Oracle) LeftBehind(v *Hold, at time.Time, forever bool) {
+	until := v.Lease.Deadline()
+	if forever {
+		until = time.Time{}
+	}
+	for _, s := range v.locked {
+		s.behind = append(s.behind, span{from: at, to: until})
+	}
+}
+
+// Usage returns the mean share of elapsed in which a key was locked, by as many holders as
 // it admits, over the keys that clients asked for, and the most acquires of one key in a row by one client while
 // others waited.
 func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, streak int) {
@@ -311,7 +326,7 @@ func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, stre
 		streak = max(streak, s.best)
 		if s.entered > 0 {
 			wanted++
-			busy += s.busy
+			busy += s.busy + s.lockedBehind(now)
 			for _, v := range s.inside {
 				busy += max(v.end(now).Sub(v.Began), 0)
 			}
@@ -326,7 +341,7 @@ func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, stre
 // Restart resets the utilisation and the longest streak.
 func (o *Oracle) Restart() {
 	for s := range o.locked {
-		s.busy, s.best = 0, 0
+		s.busy, s.best, s.behind = 0, 0, nil
 	}
 }
 

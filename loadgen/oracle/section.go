@@ -30,6 +30,18 @@ type criticalSection struct {
 	streak int // its acquires in a row
 	best   int // largest streak while others waited
 	busy   time.Duration
+	behind []span // of clients that left without a release: the key stays locked; to is zero if nothing ends that
+}
+
+// lockedBehind returns how long the key was locked by clients that left without a release.
+func (s *criticalSection) lockedBehind(now time.Time) (all time.Duration) {
+	for _, b := range s.behind {
+		if b.to.IsZero() || now.Before(b.to) {
+			b.to = now
+		}
+		all += max(b.to.Sub(b.from), 0)
+	}
+	return all
 }
 
 // full returns the first holds inside for which counts is true, as many as the limit.

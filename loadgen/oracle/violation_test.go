@@ -304,6 +304,25 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	check.Between(t, held, 0.739, 0.741, "share of the time in which it was held")
 }
 
+// The lock of a client that died is locked until its lease is over, or another client has it.
+func TestTheLockOfADeadClientCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		next    int // ms; 0 = nobody
+		forever bool
+		want    float64 // of 1 s
+	}{"its lease ends": {0, false, 0.6}, "without a release": {0, true, 1}, "the next client has it": {400, true, 0.5}} {
+		th := newOracleTest(t)
+		dead := th.enter(Hold{Client: 1}, 0, 600)
+		th.Leave(dead, th.at(100))
+		th.LeftBehind(dead, th.at(100), c.forever)
+		if c.next > 0 {
+			th.Leave(th.enter(Hold{Client: 2}, c.next, 2000), th.at(c.next+100))
+		}
+		held, _ := th.Usage(time.Second, th.at(1000))
+		check.Between(t, held, c.want-0.001, c.want+0.001, "%s: share of the time in which the key was locked", name)
+	}
+}
+
 func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	at := func(ms int) time.Time {
