@@ -254,7 +254,9 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 			listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
 			check.True(t, name == "config|resetstat" || name == "config" || listed, "%s was sent, and is not on the list", name)
 		}
-		lines := slices.DeleteFunc(aclLines(t), func(argv []any) bool { return len(argv) > 4 || !strings.HasPrefix(argv[3].(string), "+") || argv[3] == "+hpexpiretime" }) // advised grants that
+		lines := slices.DeleteFunc(aclLines(t), func(argv []any) bool {
+			return len(argv) > 4 || !strings.HasPrefix(argv[3].(string), "+") || argv[3] == "+hpexpiretime"
+		}) // advised grants that
 		check.Require(t, len(lines) == 2, "the page permits who in %d lines", len(lines))
 		for _, addr := range s.servers {
 			advised(t, addr)

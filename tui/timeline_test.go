@@ -13,8 +13,8 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
-	"locktop/keyspace/holds"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )

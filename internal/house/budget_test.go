@@ -28,8 +28,8 @@ var rooms = map[string]room{
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_601, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_875, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_714, "3,500 without an index"},
-	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_219, ""},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_165, ""},
+	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_300, ""},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_171, ""},
 	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_507, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_461, ""},
 }
@@ -42,7 +42,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_300
+	programLines = 80_400
 	testLines    = 59_400
 )
 
