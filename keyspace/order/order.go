@@ -24,6 +24,9 @@ const (
 	maxSteps   = 4 // of a cycle
 )
 
+// nestedTimes is how often an owner that may be several threads must have nested its holds.
+const nestedTimes = 3
+
 // resolution is the error of the time of an event at least.
 const resolution = 2 * time.Millisecond
 
@@ -74,6 +77,7 @@ type edge struct {
 	second                   node
 	certain                  bool // the first owner is a thread
 	firstWrites, secondWrite bool // not only readers hold the lock
+	crossed                  bool // once, the first hold ended before the second: two threads of an owner do that
 	gates                    []keyspace.ID
 	last                     time.Time
 }
@@ -196,7 +200,7 @@ func (g *Graph) settle(owner string, s *session, now time.Time) {
 		for _, b := range s.holds {
 			late := a.err + b.err
 			if (!a.to.IsZero() || !b.to.IsZero()) && a.seen && b.seen && a.lock != b.lock && b.from.Sub(a.from) > late && a.until(now).Sub(b.from) > late {
-				g.add(owner, a, b, s.gates(a, b, now))
+				g.add(owner, a, b, s.gates(a, b, now), b.to.IsZero() || b.to.After(a.until(now)))
 			}
 		}
 	}
@@ -217,7 +221,7 @@ func (s *session) gates(a, b *hold, now time.Time) (all []keyspace.ID) {
 }
 
 // add records that an owner acquired one lock while it held another.
-func (g *Graph) add(owner string, a, b *hold, gates []keyspace.ID) {
+func (g *Graph) add(owner string, a, b *hold, gates []keyspace.ID, crossed bool) {
 	key := edgeKey{node{name: keyspace.ClassOf(a.lock.Key)}, node{name: keyspace.ClassOf(b.lock.Key)}}
 	if key.first == key.second {
 		key = edgeKey{node{a.lock.Key, true}, node{b.lock.Key, true}}
@@ -233,7 +237,7 @@ func (g *Graph) add(owner string, a, b *hold, gates []keyspace.ID) {
 		e.Owner, e.Locks, e.certain = owner, [2]keyspace.ID{a.lock, b.lock}, thread
 	}
 	e.gates = slices.DeleteFunc(e.gates, func(id keyspace.ID) bool { return !slices.Contains(gates, id) })
-	e.firstWrites, e.secondWrite = e.firstWrites || !a.reads, e.secondWrite || !b.reads
+	e.firstWrites, e.secondWrite, e.crossed = e.firstWrites || !a.reads, e.secondWrite || !b.reads, e.crossed || crossed
 	if e.last = b.from; e.Count == 0 && len(g.cycles) < maxCycles {
 		if way := g.way(key, e); way != nil {
 			g.cycles = append(g.cycles, way)
@@ -292,7 +296,9 @@ func (g *Graph) way(key edgeKey, first *edge) []*edge {
 }
 
 // Inversions returns the cycles of the orders that were recorded, in the order in which they were
-// found. Readers alone deadlock with nobody, nor do owners that always hold a third lock.
+// found. Readers alone deadlock with nobody, nor do owners that always hold a third lock. Owners that
+// are no threads count only if they nest the holds, each time and several times: the threads of a process that
+// use two locks independently end their holds in any order.
 func (g *Graph) Inversions() (all []keyspace.Inversion) {
 	if g == nil {
 		return nil
@@ -301,13 +307,14 @@ func (g *Graph) Inversions() (all []keyspace.Inversion) {
 	defer g.mu.Unlock()
 	for _, cycle := range g.cycles {
 		i := keyspace.Inversion{Certain: true}
-		shared, blocks := slices.Clone(cycle[0].gates), true
+		shared, blocks, nested := slices.Clone(cycle[0].gates), true, true
 		for n, e := range cycle {
 			i.Steps, i.Certain = append(i.Steps, e.Step), i.Certain && e.certain
 			shared = slices.DeleteFunc(shared, func(id keyspace.ID) bool { return !slices.Contains(e.gates, id) })
 			blocks = blocks && (e.secondWrite || cycle[(n+1)%len(cycle)].firstWrites)
+			nested = nested && !e.crossed && e.Count >= nestedTimes
 		}
-		if blocks && len(shared) == 0 {
+		if blocks && len(shared) == 0 && (i.Certain || nested) {
 			all = append(all, i)
 		}
 	}

@@ -44,6 +44,7 @@ func events(story string) (all []keyspace.Event) {
 
 func TestAnInversionIsSeenWithoutADeadlock(t *testing.T) {
 	const one, other = " 1+cart:1 1+stock:5 1-stock:5 1-cart:1", " 2+stock:9 2+cart:2 2-cart:2 2-stock:9"
+	p, q := strings.ReplaceAll(one, " 1", " p"), strings.ReplaceAll(other, " 2", " q")
 	for _, c := range []struct {
 		name, story string
 		want        string // "" = none
@@ -55,7 +56,9 @@ func TestAnInversionIsSeenWithoutADeadlock(t *testing.T) {
 		{"keys of one class in one order", " 1+account:1 1+account:2 1-account:2 1-account:1 2+account:2 2+account:3 2-account:2 2-account:3", ""},
 		{"three classes", one + " 2+stock:1 2+mail:1 2-mail:1 2-stock:1 1+mail:1 1+cart:1 1-cart:1 1-mail:1", "warning: Threads acquire mail:* then cart:* (1 time), cart:* then stock:*"},
 		{"one after the other", " 1+cart:1 1-cart:1 1+stock:5 1-stock:5 2+stock:9 2-stock:9 2+cart:2 2-cart:2", ""},
-		{"processes", strings.ReplaceAll(one, " 1", " p") + strings.ReplaceAll(other, " 2", " q"), "info: Processes acquire stock:* then cart:* (1 time), cart:* then stock:* (1 time): if one thread of each does so, they can deadlock. First seen of web-2:78, web-1:77."},
+		{"processes, too seldom", strings.Repeat(p, 2) + strings.Repeat(q, 3), ""},
+		{"processes with several threads", strings.Repeat(p+q, 3) + " p+cart:1 p+stock:5 p-cart:1 p-stock:5", ""},
+		{"processes", strings.Repeat(p+q, 3), "info: Processes acquire stock:* then cart:* (3 times), cart:* then stock:* (3 times): if one thread of each does so, they can deadlock. First seen of web-2:78, web-1:77."},
 		{"a third lock is always held", " 1+gate" + one + " 1-gate 2+gate" + other + " 2-gate", ""},
 		{"a third lock was found held", " 1?gate" + one + " 1-gate 2+gate" + other + " 2-gate", ""},
 		{"a third lock is held sometimes", " 1+gate" + one + " 1-gate" + one + " 2+gate" + other + " 2-gate", "warning"},
