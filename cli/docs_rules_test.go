@@ -65,7 +65,7 @@ var docRules = []docRule{
 	{command: `^\./locktop watch --json$`, way: stopped, prints: `"event":"appeared","key":"` + docLock, code: exitInterrupted},
 	{command: `^locktop watch --plain$`, way: stopped, prints: `appeared ` + docLock, code: exitInterrupted},
 	{command: `^locktop watch --events expired --plain$`, way: stopped, prints: `expired `, code: exitInterrupted, seed: restless},
-	{command: `^locktop watch --events finding$`, way: stopped, prints: `finding ` + docLock, code: exitInterrupted},
+	{command: `^locktop watch --events finding$`, way: stopped, prints: `finding \S+, (warning|critical): `, code: exitInterrupted},
 	{command: `^locktop watch --events stolen,deleted --plain$`, way: stopped, prints: `stolen lock:stolen`, code: exitInterrupted, seed: restless},
 
 	// commands that write
