@@ -195,8 +195,10 @@ func TestAKeyThatDoesNotExistIsNotRead(t *testing.T) {
 	do(t, rdb, "SET", "lock:a", "token:1")
 	r := NewScanner(rdb, ScanOptions{Meter: meter}).reader()
 	all := []candidate{{name: "lock:a", typ: "string", companion: true}, {name: "gone", typ: "hash"}, {name: "lock:a:fence", typ: "string", companion: true}}
+	check.NoError(t, r.read(t.Context(), all[:1])) // Redis 6 has no PEXPIRETIME
+	before := meter.Usage().Commands["getrange"]
 	check.NoError(t, r.read(t.Context(), all))
 	sent := meter.Usage().Commands
 	check.True(t, all[0].entry != nil && all[1].entry == nil && all[2].entry == nil && len(r.unread) == 0, "read %+v, and not %v", all, r.unread)
-	check.True(t, sent["getrange"] == 1 && sent["hscan"] == 0, "the commands are %v", sent)
+	check.True(t, sent["getrange"] == before+1 && sent["hscan"] == 0, "the commands are %v", sent)
 }
