@@ -121,8 +121,11 @@ var replies = []struct {
 // sentinel of a reply.
 func describe(doing, key string, err error) error {
 	if sentinel := sentinelOf(err); sentinel != nil {
-		text, _ := replyText(err)
-		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, refusal(text))
+		if _, alone := err.(redis.Error); alone { // else the end of a context is beside it
+			text, _ := replyText(err)
+			err = refusal(text)
+		}
+		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, err)
 	}
 	if errors.Is(err, redis.ErrClosed) {
 		err = ErrClosed

@@ -1,7 +1,9 @@
 package lock
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,4 +60,10 @@ func TestErrorRepliesOfEveryServerHaveTheirSentinel(t *testing.T) {
 		check.True(t, (c.want == nil || errors.Is(err, c.want) && redis.HasErrorPrefix(err, strings.TrimPrefix(code, "ERR"))) && strings.Contains(err.Error(), told),
 			"got %v; it must match %v and have the words %q", err, c.want, told)
 	}
+}
+
+// A caller whose context ends while it waits for a server learns both.
+func TestAReplyHidesNotTheEndOfTheContext(t *testing.T) {
+	err := describe("acquire", "orders", fmt.Errorf("%w: %w", context.DeadlineExceeded, refusal("TRYAGAIN Multiple keys request during rehashing of slot")))
+	check.True(t, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ErrUnavailable) && redis.HasErrorPrefix(err, "TRYAGAIN"), "got %v", err)
 }

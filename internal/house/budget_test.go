@@ -23,7 +23,7 @@ type room struct {
 
 // rooms are the packages that the program links.
 var rooms = map[string]room{
-	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_836, "8,800 with the revision of the lock package"},
+	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_839, "8,800 with the revision of the lock package"},
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_860, "7,300 when all views read the ledger of holds"},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_601, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_875, ""},
