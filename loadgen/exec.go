@@ -206,8 +206,8 @@ func (s *execSession) hello(ctx context.Context) (external.Hello, error) {
 	return s.process.Hello(ctx)
 }
 
-// probeWithin bounds the start of one client process.
-const probeWithin = 10 * time.Second
+// probeWithin bounds the start of one client process, as that of each later one.
+const probeWithin = 30 * time.Second
 
 // probe starts a client process of the scenario to learn what it promises, and ends it.
 // It does nothing for the other kinds.
