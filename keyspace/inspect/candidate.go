@@ -23,6 +23,7 @@ type candidate struct {
 	due        int64          // when it is read again, in ns since 1970 on the server's clock; 0 = only when it changes
 	place      int            // in the deadlineQueue, if it is due
 	quiet      uint32         // checks without a request of another client that no statistics count
+	probed     string         // the first piece of the value when idle was asked for, until it is decoded
 	idle       uint32         // seconds for which the key had not changed at least before the first read
 	oversized  bool           // everything but its elements is read
 	absent     bool           // the server knows no such key

@@ -214,7 +214,7 @@ func (w *filterWorker) onProbe(p *probe) {
 		if sure < atLeast || sure < enough && w.skips(p.name) {
 			return
 		}
-		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ, idle: p.idle()})
+		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ, idle: p.idle(), probed: piece})
 		if sure < w.filter.threshold {
 			w.weakHits++
 		}

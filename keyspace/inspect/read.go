@@ -129,7 +129,8 @@ func (r *reader) decode(all []candidate) []candidate {
 			continue
 		}
 		for i := range lock.Holders {
-			if h := &lock.Holders[i]; c.idle > 0 && !c.shared && h.Since.IsZero() {
+			unchanged := c.idle > 0 && strings.HasPrefix(c.entry.Value, c.probed) // since the probe, before which it was idle
+			if h := &lock.Holders[i]; unchanged && !c.shared && h.Since.IsZero() {
 				h.Seen = c.entry.Now.Add(-time.Duration(c.idle) * time.Second)
 			}
 		}
@@ -137,7 +138,7 @@ func (r *reader) decode(all []candidate) []candidate {
 		if c.standsIn() {
 			c.companions = append(slices.Clip(c.companions), keyspace.Companion{Key: c.name, Type: c.typ})
 		}
-		c.entry, c.heard = nil, nil
+		c.entry, c.heard, c.probed = nil, nil, ""
 		locks = append(locks, c)
 	}
 	return locks

@@ -208,5 +208,19 @@ func TestTheFirstReadKnowsForHowLongAValueHasNotChanged(t *testing.T) {
 	w := NewWatcher(NewScanner(rdb, o))
 	defer w.Close()
 	got := ages(until(t, w, complete))
+
+	p := check.Must(w.scanner.startPass(t.Context(), newPossibleLocks(keyspace.Likely, false)))(t)
+	do(t, rdb, "RESTORE", "next", 0, check.Must(rdb.Dump(t.Context(), "old").Result())(t), "IDLETIME", 44)
+	p.budget, p.pause = NewBudget(0.99), func(ctx context.Context) error { // before the last request of a step, the next client has the lock
+		return rdb.Eval(ctx, `if redis.call('object', 'idletime', 'next') < 40 then redis.call('set', 'next', 'token:b') end return 1`, []string{"next"}).Err()
+	}
+	for !p.cursors.done() {
+		for _, c := range check.Must(p.step(t.Context()))(t) {
+			if c.name == "next" {
+				got["next"] = c.lock.Age(p.now).Duration
+			}
+		}
+	}
+	check.True(t, got["next"] < 40*time.Second, "the hold of a client that came after the probe is told to last %v", got["next"])
 	check.True(t, got["old"] >= 43*time.Second && got["new"] < 40*time.Second && got["number"] < 40*time.Second, "the holds last %v", got)
 }
