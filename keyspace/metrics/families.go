@@ -187,7 +187,7 @@ func classFamilies() []family {
 		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class, as far as their formats show them; absent if none does.", each(func(p *page, c classGauges, labels ...string) {
 			p.known(c.waiters > 0 || c.hiding == 0, c.waiters, labels...)
 		}), false},
-		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, at least: clients that only poll count as one for each lock, and only as many count as waited at two updates in a row.", func(p *page, t *target) {
+		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, sampled: clients that only poll count as one for each lock, and between two updates as many count as waited at both.", func(p *page, t *target) {
 			for _, id := range slices.SortedFunc(maps.Keys(t.blocked), classID.compare) {
 				p.number(t.blocked[id].Seconds(), "db", strconv.Itoa(id.db), "class", id.name)
 			}

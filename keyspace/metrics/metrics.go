@@ -195,9 +195,9 @@ func (t *target) observe(r Reading, v view) {
 	t.reading.Locks, t.reading.Events = nil, nil
 }
 
-// addBlocked adds the waiting between the last reading and one at a time, which has a view. It is a
-// lower bound: as many clients count as waited at both ends, and none if so much time passed that
-// nothing is known of it.
+// addBlocked adds the waiting between the last reading and one at a time, which has a view. As
+// many clients count as waited at both ends, and none if so much time passed that nothing is known of it.
+// One that leaves while another comes counts as one that stays: the sum is no bound.
 func (t *target) addBlocked(at time.Time, now view) {
 	const longest = 10 * time.Second
 	passed := at.Sub(t.reading.At)
