@@ -24,8 +24,8 @@ type room struct {
 // rooms are the packages that the program links.
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_839, "8,800 with the revision of the lock package"},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_860, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_601, ""},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_861, "7,300 when all views read the ledger of holds"},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_603, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_875, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_714, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_300, ""},
@@ -43,7 +43,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
 	programLines = 80_400
-	testLines    = 59_400
+	testLines    = 59_500
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.

@@ -180,6 +180,7 @@ func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 				found++
 			}
 		}
+		check.True(t, len(w.locks.known) > manyLocks+worst+500, "while keys are deferred, %d locks are read: only those without a TTL", len(w.locks.known))
 		check.Require(t, found == worst, "%d of %d locks without a TTL are found before the last of the others", found, worst)
 		check.True(t, w.Known().Cost.Scanned < locks && !w.Known().Complete, "the pass is complete before all keys are read: %+v", w.Known().Cost)
 		most = max(most, len(p.deferred))

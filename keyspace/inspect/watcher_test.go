@@ -12,6 +12,7 @@ import (
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
+	"locktop/keyspace/order"
 )
 
 func follow(rdb Client, o ScanOptions) *Watcher {
@@ -203,4 +204,37 @@ func words(events []keyspace.Event) []string {
 		all = append(all, word)
 	}
 	return all
+}
+
+// What a watcher sees is enough to find threads that acquire two locks in both orders.
+func TestAWatcherFindsTheOrderOfLocks(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Order: new(order.Graph)}))
+	defer w.Close()
+	await := func(key string, held bool) {
+		t.Helper()
+		for (w.locks.known[key] != nil) != held || !w.scan.complete {
+			_, _, err := w.Next(t.Context())
+			check.Require(t, err == nil, "waiting for %s: %v", key, err)
+		}
+		check.Must(w.Snapshot(t.Context()))(t) // the next change is later than this read
+	}
+	do(t, rdb, "SET", "lock:known", "token")
+	await("lock:known", true)
+	for token, keys := range map[string][2]string{"8743c9c0-0795-4907-87fd-6c719a6b4586:1": {"lock:a", "lock:b"}, "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7": {"lock:b", "lock:a"}} {
+		for found := 0; found < 5; found++ { // a busy machine may read late
+			for _, key := range keys {
+				do(t, rdb, "SET", key, token)
+				await(key, true)
+				time.Sleep(2 * (w.lateness() + 5*time.Millisecond)) // more than the errors of both begins
+			}
+			for _, key := range []string{keys[1], keys[0]} {
+				do(t, rdb, "DEL", key)
+				await(key, false)
+			}
+		}
+	}
+	found := w.Known().Inversions
+	check.True(t, len(found) == 1 && found[0].Certain, "the orders of locks are %+v", found)
 }

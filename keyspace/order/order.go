@@ -194,20 +194,21 @@ func (h *hold) until(now time.Time) time.Time {
 }
 
 // settle records the orders of a session, and forgets the holds that have ended. If too many last,
-// it forgets all.
+// it only forgets all.
 func (g *Graph) settle(owner string, s *session, now time.Time) {
+	if s.lasts > maxSession/2 {
+		delete(g.owners, owner)
+		return
+	}
 	for _, a := range s.holds {
 		for _, b := range s.holds {
 			late := a.err + b.err
-			if (!a.to.IsZero() || !b.to.IsZero()) && a.seen && b.seen && a.lock != b.lock && b.from.Sub(a.from) > late && a.until(now).Sub(b.from) > late {
+			if (!a.to.IsZero() || !b.to.IsZero()) && a.seen && b.seen && b.from.Sub(a.from) > late && a.until(now).Sub(b.from) > late {
 				g.add(owner, a, b, s.gates(a, b, now), b.to.IsZero() || b.to.After(a.until(now)))
 			}
 		}
 	}
 	s.holds = slices.DeleteFunc(s.holds, func(h *hold) bool { return !h.to.IsZero() })
-	if len(s.holds) > maxSession/2 {
-		delete(g.owners, owner)
-	}
 }
 
 // gates returns the locks that the owner had acquired before both others and still held.

@@ -12,19 +12,25 @@ import (
 
 const thread1, thread2 = "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
 
-// events reads a story: owner, + acquires, ? is found with, - releases, r reads, and the key, one step per 10 ms.
+// events reads a story: owner, + acquires, ? is found with, = renews, - releases, r reads, * has a permit of, and the key,
+// one step per 10 ms. The owners n and f have no token of their own.
 func events(story string) (all []keyspace.Event) {
 	at := time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC)
 	for word := range strings.FieldsSeq(story) {
 		owner, kind, key := word[:1], word[1], word[2:]
 		at = at.Add(10 * time.Millisecond)
-		id := map[string]string{"1": thread1, "2": thread2, "p": "web-1:77~" + fmt.Sprint(len(all)), "q": "web-2:78~" + fmt.Sprint(len(all))}[owner]
+		id := map[string]string{"1": thread1, "2": thread2, "n": "17", "f": "held", "p": "web-1:77~" + fmt.Sprint(len(all)), "q": "web-2:78~" + fmt.Sprint(len(all))}[owner]
 		h := keyspace.Holder{ID: id, Expires: at.Add(time.Second)}
 		if label, _, ours := strings.Cut(id, "~"); ours {
 			h.Label = label
 		}
 		e := keyspace.Event{At: at, Lock: keyspace.Lock{Key: key, Node: owner, Kind: keyspace.Mutex}, Holder: h, Kind: keyspace.Acquired}
+		e.Lock.Unchecked = owner == "f"
 		switch kind {
+		case '*':
+			e.Lock.Kind = keyspace.Semaphore
+		case '=':
+			e.Kind = keyspace.Renewed
 		case '?':
 			e.Kind = keyspace.Discovered
 		case 'r':
@@ -56,6 +62,13 @@ func TestAnInversionIsSeenWithoutADeadlock(t *testing.T) {
 		{"keys of one class in one order", " 1+account:1 1+account:2 1-account:2 1-account:1 2+account:2 2+account:3 2-account:2 2-account:3", ""},
 		{"three classes", one + " 2+stock:1 2+mail:1 2-mail:1 2-stock:1 1+mail:1 1+cart:1 1-cart:1 1-mail:1", "warning: Threads acquire mail:* then cart:* (1 time), cart:* then stock:*"},
 		{"one after the other", " 1+cart:1 1-cart:1 1+stock:5 1-stock:5 2+stock:9 2-stock:9 2+cart:2 2-cart:2", ""},
+		{"tokens that several clients share", strings.NewReplacer(" 1", " n", " 2", " n").Replace(strings.Repeat(one+other, 3)), ""},
+		{"flags", strings.NewReplacer(" 1", " f", " 2", " f").Replace(strings.Repeat(one+other, 3)), ""},
+		{"permits", strings.ReplaceAll(one, "+stock", "*stock") + strings.ReplaceAll(other, "+stock", "*stock"), ""},
+		{"a third lock is only read", " 1rgate" + one + " 1-gate 2rgate" + other + " 2-gate", "warning"},
+		{"a hold that is renewed and lasts", " 1+cart:1" + strings.Repeat(" 2+a 2-a", 45) + " 1=cart:1" + strings.Repeat(" 2+a 2-a", 40) + " 1+stock:5 1-stock:5" + strings.Repeat(" 1+m 1-m", maxSession) + other, "warning"},
+		{"threads after a process", p + one + other, "warning"},
+		{"five classes", " 1+a 1+b 1-b 1-a 1+b 1+c 1-c 1-b 1+c 1+d 1-d 1-c 1+d 1+e 1-e 1-d 1+e 1+a 1-a 1-e", ""},
 		{"processes, too seldom", strings.Repeat(p, 2) + strings.Repeat(q, 3), ""},
 		{"processes with several threads", strings.Repeat(p+q, 3) + " p+cart:1 p+stock:5 p-cart:1 p-stock:5", ""},
 		{"processes", strings.Repeat(p+q, 3), "info: Processes acquire stock:* then cart:* (3 times), cart:* then stock:* (3 times): if one thread of each does so, they can deadlock. First seen of web-2:78, web-1:77."},
@@ -89,7 +102,7 @@ func crowd() (story string) {
 	for i := range 2 * maxSession {
 		story += fmt.Sprintf(" 1+cart:%d", i)
 	}
-	return story + " 1+stock:5 1-stock:5 1-cart:63"
+	return story + " 1+stock:5 1-stock:5 1-cart:63 1+mail"
 }
 
 // An order counts only if it is larger than the errors of its times.
@@ -98,7 +111,15 @@ func TestAnOrderThatMayHaveBeenTheOtherOneIsNone(t *testing.T) {
 		g := new(Graph)
 		g.Learn(events("1+cart:1 1+stock:5 1-stock:5 1-cart:1 2+stock:9 2+cart:2 2-cart:2 2-stock:9"), late)
 		check.Equal(t, len(g.Inversions()), want, "inversions of begins 10 ms apart that are read up to %v late", late)
+		g = new(Graph)
+		g.Learn(events("1+cart:1 1+a 1+stock:5 1-cart:1 1-stock:5 1-a 2+stock:9 2+a 2+cart:2 2-stock:9 2-cart:2 2-a"), late)
+		check.Equal(t, min(1, len(g.Inversions())), want, "the first hold ends 10 ms after the second begins, read up to %v late", late)
 	}
+	found := events("1+cart:1 1+stock:5 1-stock:5 1-cart:1 2+stock:9 2+cart:2 2-cart:2 2-stock:9")
+	found[1].Holder.Late = 20 * time.Millisecond
+	g := new(Graph)
+	g.Learn(found, 0)
+	check.Equal(t, len(g.Inversions()), 0, "inversions with a hold that a scan found 20 ms later")
 }
 
 func TestAGraphIsBounded(t *testing.T) {
@@ -112,6 +133,10 @@ func TestAGraphIsBounded(t *testing.T) {
 		g.Learn(all, 0)
 	}
 	check.Between(t, len(g.edges), maxEdges*9/10, maxEdges, "edges")
+	for n := range maxCycles + 5 {
+		g.Learn(events(fmt.Sprintf("1+%[1]s 1+b 1-b 1-%[1]s 2+b 2+%[1]s 2-%[1]s 2-b", "z"+word(n))), 0)
+	}
+	check.AtMost(t, len(g.cycles), maxCycles, "cycles")
 	for n := range 2 * maxOwners {
 		e := events("1+lock")[0]
 		e.Holder.ID, e.Lock.Key = fmt.Sprint("token", n), fmt.Sprint("lock:", n)
