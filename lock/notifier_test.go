@@ -248,3 +248,16 @@ func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {
 		check.Equal(t, companionKey(key, "free"), want, "companionKey(%q)", key)
 	}
 }
+
+// A process that did not claim the lock a moment ago is stopped; of one that was handed it earlier nothing is known.
+func TestOnlyALateClaimantIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &waitQueue{}
+		check.Equal(t, q.claimant(), "", "without a hand-over")
+		q.noteClaimant("process-1")
+		time.Sleep(claimTimeout + time.Millisecond)
+		check.Equal(t, q.claimant(), "process-1", "when the time to claim is over")
+		time.Sleep(claimTimeout)
+		check.Equal(t, q.claimant(), "", "later")
+	})
+}
