@@ -352,8 +352,9 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		l.Put(t.dim, "scanning "+s.screen.glyphs.Ellipsis)
 		return
 	}
-	found := humanize.Plural(len(model.locks), "lock")
-	if model.snap.SoFar() != "" {
+	soFar := model.snap.SoFar() != ""
+	found := s.atLeast(!soFar && !model.snap.Complete, humanize.Plural(len(model.locks), "lock"))
+	if soFar {
 		found += " so far"
 	}
 	parts := []segment{
@@ -376,7 +377,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 
 // waitersText returns the number of waiters, a lower bound if locks may hide theirs; "?" if none is seen then.
 func (s *state) waitersText(model *viewModel) string {
-	hidden := model.hidesWaiters(s.config.Formats) || model.snap.SoFar() != ""
+	hidden := model.hidesWaiters(s.config.Formats) || !model.snap.Complete
 	if model.review.Waiters == 0 && hidden {
 		return "?"
 	}
