@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,30 +92,14 @@ func (e *HeldError) Owner() string {
 	return e.Token
 }
 
-// replies maps the beginning of an error reply to a sentinel. The first match counts.
-var replies = []struct {
-	text     string
-	sentinel error
-}{
-	{"WRONGTYPE", ErrWrongType},
-	{"READONLY", errReadOnly},
-	{"LOADING", ErrUnavailable},
-	{"NOREPLICAS", ErrUnavailable},
-	{"MASTERDOWN", ErrUnavailable},
-	{"CLUSTERDOWN", ErrUnavailable},
-	{"MISCONF", ErrUnavailable},
-	{"TRYAGAIN", ErrUnavailable},
-	{"BUSY", ErrUnavailable},
-	{"OOM", ErrUnavailable},
-	{"NOPERM", ErrNoPermission},
-	{"NOAUTH", ErrNoPermission},
-	{"WRONGPASS", ErrNoPermission},
-	// NOPERM inside a script: in Redis before 7.0, in 7.0, and in later versions and
-	// Valkey.
-	{"The user executing the script", ErrNoPermission},
-	{"ERR The user executing the script", ErrNoPermission},
-	{"ERR ACL failure in script", ErrNoPermission},
-	{"ERR max number of clients reached", ErrUnavailable},
+// replies are the beginnings of error replies, by their sentinel.
+var replies = map[error][]string{
+	ErrWrongType:   {"WRONGTYPE"},
+	errReadOnly:    {"READONLY"},
+	ErrUnavailable: {"LOADING", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "TRYAGAIN", "BUSY", "OOM", "ERR max number of clients reached"},
+	ErrNoPermission: {"NOPERM", "NOAUTH", "WRONGPASS",
+		// NOPERM inside a script: in Redis before 7.0, in 7.0, and in later versions and Valkey.
+		"The user executing the script", "ERR The user executing the script", "ERR ACL failure in script"},
 }
 
 // describe wraps an error of a command. The result says what was being done, and matches the
@@ -155,9 +140,9 @@ func replyText(err error) (text string, is bool) {
 // for replies without a sentinel, and for the errors of several nodes.
 func sentinelOf(err error) error {
 	text, is := replyText(err)
-	for _, r := range replies {
-		if is && strings.HasPrefix(text, r.text) {
-			return r.sentinel
+	for sentinel, beginnings := range replies {
+		if is && slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(text, b) }) {
+			return sentinel
 		}
 	}
 	return nil
