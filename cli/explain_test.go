@@ -23,7 +23,7 @@ func deletedByHand(key string, at time.Time) []keyspace.Event {
 // oneHold returns the events of a hold that ends at a time, after held.
 func oneHold(key string, at time.Time, held time.Duration, how keyspace.EventKind) []keyspace.Event {
 	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Format: "redis-py", Confidence: keyspace.Certain, Expires: at.Add(time.Minute), Node: "10.0.0.5:6379"}
-	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Depth: 1, Since: at.Add(-held), Expires: l.Expires}}
+	l.Holders = []keyspace.Holder{{ID: "s3cretS3cret", Label: "worker-7", Depth: 1, Since: at.Add(-held), Expires: l.Expires}}
 	return []keyspace.Event{
 		{At: at.Add(-held), Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]},
 		{At: at, Kind: how, Lock: l, Holder: l.Holders[0], Held: held},
@@ -44,7 +44,7 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 	says := "while worker-7 held it"
 	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
 		out := explained(t, args...)
-		check.True(t, strings.Contains(out, says) && strings.Contains(out, "\n  03:12:00  deleted") && !strings.Contains(out, "secret"), "explain %q:\n%s", args, out)
+		check.True(t, strings.Contains(out, says) && strings.Contains(out, "\n  03:12:00  deleted") && !strings.Contains(out, "s3cret"), "explain %q:\n%s", args, out)
 	}
 	out := explained(t, dir, "--markdown")
 	check.True(t, strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) && strings.Contains(out, "| 03:12:00 | deleted"), "the Markdown is\n%s", out)

@@ -28,7 +28,7 @@ func (t *recordOptions) flags() *pflag.FlagSet {
 	set := flagSection("Recording")
 	set.DurationVar(&t.duration, "for", 0, "stop after this `time` (default: when interrupted)")
 	set.DurationVar(&t.every, "every", 250*time.Millisecond, "`time` between two snapshots; the events between them are recorded, too")
-	set.BoolVar(&t.redact, "redact", false, "omit tokens: with a token, others could release the lock")
+	set.BoolVar(&t.redact, "redact", false, "hide the secret parts of tokens: with a token, others could release the lock")
 	return set
 }
 
@@ -39,7 +39,7 @@ func (p *program) recordCommand() *cobra.Command {
 		Short: "Record the locks to a file, for replay",
 		Long: `Records the content of the screen to a new file until it is interrupted. locktop
 replay shows the recording. The file contains the names of keys and owners and,
-without --redact, tokens. Only its owner can read it. It consists of gzipped JSON
+without --redact, whole tokens. Only its owner can read it. It consists of gzipped JSON
 lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,

@@ -143,7 +143,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Durat
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
-		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Depth: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
+		s.Locks[0].Holders = []keyspace.Holder{{ID: "s3cretS3cret", Depth: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
 		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: *s.Locks[0], Holder: s.Locks[0].Holders[0]}}
 		for len(events) > 0 && !events[0].At.After(s.At) {
 			s.Events, events = append(s.Events, events[0]), events[1:]

@@ -302,13 +302,13 @@ func WakeCommand(formats []Format, l Lock, now time.Time, flags ...string) strin
 	return line
 }
 
-// RedactedToken begins each token in a recording without tokens.
+// RedactedToken begins each secret part of a token in a recording without tokens.
 const RedactedToken = "redacted-"
 
 // redacted reports whether the tokens of a lock were replaced in a recording.
 func (l *Lock) redacted() bool {
-	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return strings.HasPrefix(h.ID, RedactedToken) }) ||
-		slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return strings.HasPrefix(w.ID, RedactedToken) })
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return strings.Contains(h.ID, RedactedToken) }) ||
+		slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return strings.Contains(w.ID, RedactedToken) })
 }
 
 // LateUnlock says what follows after a lock that is [Lock.Unchecked] has changed hands.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +15,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redactor replaces tokens by hashes. It has its own salt, and gives the same token always the same hash.
+// redactor replaces the secret parts of tokens by hashes. It has its own salt, and gives the same part always the same
+// hash.
 type redactor struct{ salt [16]byte }
 
 // newRedactor returns a redactor with a new salt.
@@ -42,13 +44,38 @@ func redactorIn(dir string) *redactor {
 	return r
 }
 
+// hash returns a token without its secret parts. A host, a process ID or the name of a client stays: they are what
+// a reader follows to a log. A longer token of one part is secret as a whole, also if it is a number.
 func (r *redactor) hash(token string) string {
-	if token == "" {
-		return ""
+	var b strings.Builder
+	alone := len(token) > 6 && !strings.ContainsAny(token, tokenSeparators+"-._")
+	for token != "" {
+		n := strings.IndexAny(token, tokenSeparators)
+		switch {
+		case n < 0:
+			n = len(token)
+		case n == 0:
+			b.WriteByte(token[0])
+			token = token[1:]
+			continue
+		}
+		if part := token[:n]; !alone && readable.MatchString(part) {
+			b.WriteString(part)
+		} else {
+			sum := sha256.Sum256(append(r.salt[:], part...))
+			b.WriteString(keyspace.RedactedToken + hex.EncodeToString(sum[:6]))
+		}
+		token = token[n:]
 	}
-	sum := sha256.Sum256(append(r.salt[:], token...))
-	return keyspace.RedactedToken + hex.EncodeToString(sum[:6])
+	return b.String()
 }
+
+// tokenSeparators stand between the parts of a token.
+const tokenSeparators = ":@|~#,; "
+
+// readable matches a part of a token that is no secret: a number or a time, or names joined by - . or _, such as a host or a
+// pod. A name has at most 8 letters in a row: by chance, few random texts look so.
+var readable = regexp.MustCompile(`^([0-9]{1,13}|[0-9]{1,3}(\.[0-9]{1,3}){3}|([A-Za-z]?[a-z]{0,7}|[A-Z]{1,8})[0-9]{0,4}([-._]([A-Za-z]?[a-z]{0,7}[0-9]{0,5}|[0-9a-f]{8,10}|[0-9a-z]{5}))*)$`)
 
 // JSON strings cannot hold arbitrary bytes, but keys and tokens can. A text that is
 // not UTF-8 is stored as U+0000 and its base64 form.

@@ -107,7 +107,7 @@ func (c *churn) holder(expires time.Time) keyspace.Holder {
 
 func (c *churn) token() string {
 	c.n++
-	return fmt.Sprintf("secret-%d", c.n)
+	return fmt.Sprintf("s3cretS3cret%d", c.n)
 }
 
 // writeSegment writes snapshots as one segment. The first has the full state.
