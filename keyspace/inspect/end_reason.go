@@ -47,7 +47,10 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 		_, stays := now.lock.Holder(h.ID)
 		return !stays
 	})
-	before := w.locks.replaced[key]
+	before, lost, mayBeLost := w.locks.replaced[key], false, false
+	if before != nil {
+		lost, mayBeLost = w.lostWith(before, was)
+	}
 	switch {
 	case !gone:
 		return ending{}, nil
@@ -56,8 +59,10 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 	case w.provesRelease(was.lock, c.of[key]):
 		w.noteReleased(was, c.of[key].toWaiter)
 		return ending{kind: keyspace.Released}, nil
-	case before != nil && w.lostWith(before, was):
+	case lost:
 		return ending{kind: keyspace.Lost}, nil
+	case mayBeLost && !allExpiredBy(was.lock, w.changedAt(key, c).Add(w.tracking.slack())):
+		return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, keyspace.Lost}}, nil
 	case before != nil, w.failures.missedEvents, allExpiredBy(was.lock, w.changedAt(key, c).Add(w.tracking.slack())):
 		return ending{}, nil
 	}

@@ -17,6 +17,7 @@ type replication struct {
 	id        string // of the history of writes: master_replid
 	formerID  string // of the history that this one continues: master_replid2
 	received  int64  // offset in the former history up to which the server has it
+	loads     bool   // the process began with the data of an append-only file or a snapshot
 	offsets   []offsetSample
 	sampledAt time.Time
 }
@@ -33,7 +34,7 @@ const (
 	maxSamples  = 60 // a replica with more lag proves nothing
 )
 
-// parseReplication parses the sections server and replication of INFO.
+// parseReplication parses the sections server, replication and persistence of INFO.
 func parseReplication(info string, asked time.Time) replication {
 	r := replication{sampledAt: asked}
 	for name, text := range map[string]*string{"run_id": &r.runID, "role": &r.role, "master_replid": &r.id, "master_replid2": &r.formerID} {
@@ -42,6 +43,9 @@ func parseReplication(info string, asked time.Time) replication {
 	if first, known := InfoValue(info, "second_repl_offset"); known { // of the new history
 		r.received = number(first) - 1
 	}
+	aof, _ := InfoValue(info, "aof_enabled")
+	loaded, _ := InfoValue(info, "rdb_last_load_keys_loaded") // since Redis 7.0
+	r.loads = aof == "1" || number(loaded) > 0
 	if offset, known := InfoValue(info, "master_repl_offset"); known {
 		r.offsets = []offsetSample{{asked, number(offset)}}
 	}
@@ -74,7 +78,7 @@ func (r *replication) receivedFrom(before *replication) (until time.Time) {
 // readReplication reads the state of the replication. Without the permission it is empty.
 func (w *Watcher) readReplication(ctx context.Context) (replication, error) {
 	p := w.reader.conn.rdb.Pipeline()
-	infos := []*redis.StringCmd{p.Info(ctx, "server"), p.Info(ctx, "replication")}
+	infos := []*redis.StringCmd{p.Info(ctx, "server"), p.Info(ctx, "replication"), p.Info(ctx, "persistence")}
 	asked := time.Now()
 	if _, err := w.reader.conn.exec(ctx, p); err != nil {
 		return replication{}, fmt.Errorf("read the state of the replication: %w", err)
@@ -82,7 +86,7 @@ func (w *Watcher) readReplication(ctx context.Context) (replication, error) {
 	if err := infos[0].Err(); isConnLost(err) || isTransient(err) {
 		return replication{}, fmt.Errorf("read the state of the replication: %w", err)
 	}
-	return parseReplication(infos[0].Val()+infos[1].Val(), asked), nil
+	return parseReplication(infos[0].Val()+infos[1].Val()+infos[2].Val(), asked), nil
 }
 
 // sampleReplication reads the state of the replication of a master with replicas once per
@@ -131,14 +135,17 @@ func (w *Watcher) detectReplaced(ctx context.Context) error {
 // lostWith reports whether a lock that does not exist any more, or has another holder,
 // was lost with the server that this one has replaced. Its holder may have released it on
 // the new server before the first read; only a new server that is known to have received
-// the hold proves that.
-func (w *Watcher) lostWith(before *replication, was candidate) bool {
+// the hold proves that. If a server has loaded its data again, it may have had the hold.
+func (w *Watcher) lostWith(before *replication, was candidate) (lost, perhaps bool) {
 	switch {
 	case before.runID != "" && before.runID == w.replication.runID && w.replication.role != "slave": // the same server is back
-		return false
+		return false, false
 	case before.role == "slave": // another replica may lag
-		return false
+		return false, false
 	}
 	until := w.replication.receivedFrom(before)
-	return until.IsZero() || until.Before(was.firstRead)
+	if until.IsZero() && w.replication.loads && w.replication.role != "slave" { // a replica copies its master's data
+		return false, true
+	}
+	return until.IsZero() || until.Before(was.firstRead), false
 }

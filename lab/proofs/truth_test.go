@@ -108,6 +108,7 @@ type truth struct {
 	rdb      server.Client
 	ttl      time.Duration // of a hold that is not left to expire
 	shortest time.Duration // of a hold
+	serves   sync.RWMutex  // a request holds it for reading, a restart of the server for writing
 	mu       sync.Mutex
 	began    map[change]bool   // by key and holder
 	ended    map[change]string // how
@@ -133,10 +134,14 @@ func (x *truth) hold(t *testing.T, l layout, n int) {
 		how = overwritten
 	}
 	hold := change{Key: key, Holder: token}
+	x.serves.RLock()
 	acquired, err := l.acquire(ctx, x.rdb, key, token, ttl)
+	x.serves.RUnlock()
 	check.True(t, err == nil && acquired, "%s is acquired: %v, %v", key, acquired, err)
 	x.note(func() { x.began[hold], x.layout[hold] = true, l })
 	time.Sleep(x.shortest + rand.N(2*x.shortest)) // the work under the lock
+	x.serves.RLock()
+	defer x.serves.RUnlock()
 	switch how {
 	case deletedBySomebody:
 		had, err := x.rdb.Del(ctx, key).Result()
@@ -148,7 +153,9 @@ func (x *truth) hold(t *testing.T, l layout, n int) {
 		next := change{Key: key, Holder: l.token(n + 1)}
 		check.ErrorIs(t, l.overwrite(ctx, x.rdb, key, next.Holder), nil)
 		x.note(func() { x.ended[hold], x.began[next], x.layout[next] = how, true, l })
+		x.serves.RUnlock()
 		time.Sleep(x.shortest)
+		x.serves.RLock()
 		hold, token, how = next, next.Holder, honestly
 		fallthrough
 	case honestly:
@@ -165,18 +172,20 @@ func (x *truth) hold(t *testing.T, l layout, n int) {
 type told struct {
 	began    map[change]int
 	ends     map[change][]keyspace.EventKind
-	outlived int // findings
+	open     map[change]bool // the key may also have been deleted
+	outlived int             // findings
 }
 
 // printed reads what a watch has printed.
 func printed(t *testing.T, text string) told {
 	t.Helper()
-	all := told{map[change]int{}, map[change][]keyspace.EventKind{}, 0}
+	all := told{map[change]int{}, map[change][]keyspace.EventKind{}, map[change]bool{}, 0}
 	for line := range strings.Lines(text) {
 		var l struct {
 			Event, Finding keyspace.EventKind
 			ID, Key        string
 			Holder         struct{ ID string }
+			Possible       []keyspace.EventKind
 		}
 		if !strings.HasSuffix(line, "\n") {
 			continue // it is not whole yet
@@ -190,17 +199,15 @@ func printed(t *testing.T, text string) told {
 			all.began[hold]++
 		case l.Event.Ends():
 			all.ends[hold] = append(all.ends[hold], l.Event)
+			all.open[hold] = slices.Contains(l.Possible, keyspace.Deleted)
 		}
 	}
 	return all
 }
 
-// run holds locks until a time has passed, and compares what a watch tells with what happened. The watch learns each
-// name first, with holds that do not count.
-func (x *truth) run(t *testing.T, w *labtest.Program, perSec int, lasts time.Duration) {
+// teach lets a watch learn each name, with holds that do not count. It returns the number of the last of them.
+func (x *truth) teach(t *testing.T, w *labtest.Program) (n int) {
 	t.Helper()
-	x.began, x.ended, x.layout = map[change]bool{}, map[change]string{}, map[change]layout{}
-	n := 0
 	for _, l := range layouts {
 		for seen := 0; seen < 3; { // in a row: a scan may find a hold by chance
 			n += len(layouts)
@@ -217,6 +224,13 @@ func (x *truth) run(t *testing.T, w *labtest.Program, perSec int, lasts time.Dur
 			check.Require(t, n < 2000*len(layouts), "it never sees a hold of %s", l.format)
 		}
 	}
+	return n
+}
+
+// run holds locks with higher numbers until a time has passed, and compares what a watch tells with what happened.
+func (x *truth) run(t *testing.T, w *labtest.Program, n, perSec int, lasts time.Duration) {
+	t.Helper()
+	x.began, x.ended, x.layout = map[change]bool{}, map[change]string{}, map[change]layout{}
 	var all sync.WaitGroup
 	n = 100 * (n/100 + 1) * len(layouts)
 	for began, done := time.Now(), 0; time.Since(began) < lasts && !t.Failed(); done++ {
@@ -264,7 +278,7 @@ func (x *truth) compare(t *testing.T, got told) {
 			gone++
 		}
 		l := x.layout[hold]
-		wrong := slices.Contains(untrue[how], kinds[0]) || how == deletedBySomebody && l.tells && kinds[0] == keyspace.Released
+		wrong := slices.Contains(untrue[how], kinds[0]) || how == deletedBySomebody && l.tells && kinds[0] == keyspace.Released && !got.open[hold]
 		check.False(t, wrong, "%s %v was %s, and the watch says %s", l.format, hold, how, kinds[0])
 	}
 	t.Logf("%d holds, %d missed %v, %d ends are gone, %d findings outlived: %v", len(x.began), missed, of, gone, got.outlived, reasons)
@@ -283,7 +297,8 @@ func (x *truth) counts(key string) bool {
 }
 
 // What a watch tells of holds, how they end, and why, is what happened: in eleven formats with new keys, on a slow link,
-// while the server evicts other keys and another database is emptied, and while connections are ended.
+// while the server evicts other keys and another database is emptied, while connections are ended, while slots of a
+// cluster move with their locks, and while the server restarts with its data.
 func TestAWatchTellsTheTruth(t *testing.T) {
 	testtier.Long(t, "it holds a thousand locks")
 	perSec, lasts := testtier.Size(60, 60, 2000), time.Duration(testtier.Size(4, 6, 30))*time.Second
@@ -300,6 +315,8 @@ func TestAWatchTellsTheTruth(t *testing.T) {
 		delay   time.Duration // of each direction of the link
 		every   time.Duration // between two disturbances
 		disturb func(rdb, other server.Client)
+		moves   bool // a cluster, whose slots move
+		restart bool // the server restarts with its data
 	}{
 		{name: "an idle server"},
 		{name: "a round trip of 100 ms", delay: 50 * time.Millisecond},
@@ -314,15 +331,33 @@ func TestAWatchTellsTheTruth(t *testing.T) {
 				}
 			}
 		}},
+		{name: "slots of a cluster move", every: 20 * time.Millisecond, moves: true},
+		{name: "the server restarts with its data", args: []string{"--appendonly", "yes", "--appendfsync", "always"}, every: 3 * time.Second, restart: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !testtier.Proving() {
 				t.Parallel()
 			}
-			addr := servertest.RedisForTest(t, append([]string{"--databases", "2"}, c.args...)...).Addr()
-			rdb := labtest.Client(t, addr, server.ClientOptions{PoolSize: 256})
-			other := labtest.Client(t, addr, server.ClientOptions{DB: 1})
-			x, at := &truth{rdb: rdb, ttl: time.Minute, shortest: 100 * time.Millisecond}, addr
+			x, args := &truth{ttl: time.Minute, shortest: 100 * time.Millisecond}, []string{"watch", "--json"}
+			var addr string
+			var other server.Client
+			if c.moves {
+				cluster := servertest.ClusterForTest(t, servertest.ClusterOptions{Masters: 2})
+				addr, args = cluster.Addrs()[0], append(args, "--cluster")
+				x.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), MaxRedirects: 16, PoolSize: 256})
+				t.Cleanup(func() { _ = x.rdb.Close() })
+				c.disturb = func(server.Client, server.Client) { moveALock(t, cluster) }
+			} else {
+				child := servertest.RedisForTest(t, append([]string{"--databases", "2"}, c.args...)...)
+				addr = child.Addr()
+				x.rdb = labtest.Client(t, addr, server.ClientOptions{PoolSize: 256})
+				other = labtest.Client(t, addr, server.ClientOptions{DB: 1})
+				if c.restart {
+					x.shortest = 300 * time.Millisecond // a watch that is not connected misses short holds
+					c.disturb = func(server.Client, server.Client) { x.restart(t, child) }
+				}
+			}
+			at := addr
 			if c.delay > 0 {
 				x.ttl, x.shortest = 3*time.Second, 600*time.Millisecond // two holds under one TTL leave 0.6 s of it
 				link := netfault.New((&net.Dialer{}).DialContext)
@@ -331,20 +366,46 @@ func TestAWatchTellsTheTruth(t *testing.T) {
 				t.Cleanup(func() { _ = proxy.Close() })
 				at = proxy.Addr()
 			}
-			w := labtest.Start(t, "watch", "--json", "-u", "redis://"+at)
+			w := labtest.Start(t, append(args, "-u", "redis://"+at)...)
+			n := x.teach(t, w)
 			ctx, stop := context.WithCancel(t.Context())
 			var disturbing sync.WaitGroup
 			if c.disturb != nil {
 				disturbing.Go(func() {
 					for ctx.Err() == nil {
-						c.disturb(rdb, other)
 						time.Sleep(c.every)
+						c.disturb(x.rdb, other)
 					}
 				})
 			}
-			x.run(t, w, perSec, lasts)
+			x.run(t, w, n, perSec, lasts)
 			stop()
 			disturbing.Wait()
 		})
 	}
+}
+
+// restart ends the server between two requests, and starts it again with its data.
+func (x *truth) restart(t *testing.T, child *server.Child) {
+	x.serves.Lock()
+	defer x.serves.Unlock()
+	check.NoError(t, child.Kill())
+	check.NoError(t, child.Restart(context.WithoutCancel(t.Context())))
+}
+
+// moveALock moves the slot of one of the keys of a cluster to its other node.
+func moveALock(t *testing.T, cluster *servertest.Cluster) {
+	ctx := context.WithoutCancel(t.Context())
+	nodes := cluster.Nodes()
+	from := rand.N(2)
+	rdb := redis.NewClient(&redis.Options{Addr: nodes[from].Addr()})
+	defer rdb.Close()
+	key, err := rdb.RandomKey(ctx).Result()
+	if err != nil {
+		return // the node has no key
+	}
+	slot := check.Must(rdb.ClusterKeySlot(ctx, key).Result())(t)
+	m := check.Must(cluster.StartMigration(ctx, int(slot), nodes[1-from]))(t)
+	check.NoError(t, m.Finish(ctx))
+	check.NoError(t, m.Close())
 }
