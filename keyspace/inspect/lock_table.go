@@ -81,13 +81,14 @@ type lockTable struct {
 	denied       map[string]string // known locks that could not be read any more, with the reason
 	deniedBefore int               // number of denied keys after the last cycle
 	ignored      map[string]time.Time
+	strings      map[string]bool         // classes of names: the last lock with such a name was a string, or was not
 	replaced     map[string]*replication // known locks that were not read since another server took the place of theirs, with that one
 }
 
 func newLockTable() lockTable {
 	return lockTable{
 		known: make(lockSet), changed: make(map[string]*keyspace.Lock), companions: make(map[string]string),
-		denied: make(map[string]string), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
+		denied: make(map[string]string), ignored: make(map[string]time.Time), strings: make(map[string]bool), replaced: make(map[string]*replication),
 	}
 }
 
@@ -356,6 +357,12 @@ func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ)
 	w.report(d.Events)
 	w.locks.put(was, now, w.nextDeadline(*now.lock))
 	w.tracking.coverage.learn(&now)
+	if w.stepTime() > shortScanTime {
+		if len(w.locks.strings) >= maxIgnored {
+			clear(w.locks.strings)
+		}
+		w.locks.strings[keyspace.AlikeClass(now.name)] = now.typ == "string"
+	}
 	w.scanner.opts.Cluster.record(w, now)
 }
 

@@ -197,6 +197,7 @@ func TestAKeyThatDoesNotExistIsNotRead(t *testing.T) {
 	r := NewScanner(rdb, ScanOptions{Meter: meter}).reader()
 	all := []candidate{{name: "lock:a", typ: "string", companion: true}, {name: "gone", typ: "hash"}, {name: "lock:a:fence", typ: "string", companion: true}}
 	check.NoError(t, r.read(t.Context(), all[:1])) // Redis 6 has no PEXPIRETIME
+	all[0].entry = nil
 	before := meter.Usage().Commands["getrange"]
 	check.NoError(t, r.read(t.Context(), all))
 	sent := meter.Usage().Commands

@@ -177,9 +177,11 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 // read reads keys in batches, without the elements of oversized ones. A key that is gone, has
 // another type, or may not be read has no entry.
 func (r *reader) read(ctx context.Context, all []candidate) error {
-	each := make([]*candidate, len(all))
+	var each []*candidate
 	for i := range all {
-		each[i] = &all[i]
+		if all[i].entry == nil { // else it was read with its type
+			each = append(each, &all[i])
+		}
 	}
 	if err := r.checkSizes(ctx, each); err != nil {
 		return err
@@ -206,14 +208,9 @@ func (r *reader) read(ctx context.Context, all []candidate) error {
 
 // take sets the entry of a key, or notes why it could not be read.
 func (r *reader) take(q keyRead) {
-	e, ok := q.result()
+	q.entry = r.entryOf(q)
 	switch {
-	case ok:
-		e.Node = r.conn.answeredBy[q.expiry]
-		if !e.Expires.IsZero() && q.after != nil && (r.conn.denied.has("time") || e.Node != "") {
-			e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
-		}
-		q.entry = &e
+	case q.entry != nil:
 	case q.expiry.Val() == -2: // it is gone
 	case q.failedWith(isDenied):
 		r.unread[q.name] = q.whyUnread()
@@ -222,27 +219,45 @@ func (r *reader) take(q keyRead) {
 	}
 }
 
+// entryOf returns the entry of a key; nil: it could not be read.
+func (r *reader) entryOf(q keyRead) *keyspace.Entry {
+	e, ok := q.result()
+	if !ok {
+		return nil
+	}
+	e.Node = r.conn.answeredBy[q.expiry]
+	if !e.Expires.IsZero() && q.after != nil && (r.conn.denied.has("time") || e.Node != "") {
+		e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
+	}
+	return &e
+}
+
 // readBatch reads keys in one round trip.
 func (r *reader) readBatch(ctx context.Context, some []*candidate) ([]keyRead, error) {
+	var reads []keyRead
+	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) { reads = r.queueReads(ctx, p, some) })
+	return reads, err
+}
+
+// queueReads queues the commands that read keys.
+func (r *reader) queueReads(ctx context.Context, p redis.Pipeliner, some []*candidate) []keyRead {
 	reads := make([]keyRead, len(some))
 	exact := r.exact()
-	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
-		for from := 0; from < len(some); from += keysPerClock {
-			block := reads[from:min(from+keysPerClock, len(some))]
-			clock := p.Time(ctx)
-			for i := range block {
-				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
-			}
-			if exact {
-				continue
-			}
-			after := p.Time(ctx)
-			for i := range block {
-				block[i].after = after
-			}
+	for from := 0; from < len(some); from += keysPerClock {
+		block := reads[from:min(from+keysPerClock, len(some))]
+		clock := p.Time(ctx)
+		for i := range block {
+			block[i] = queueRead(ctx, p, some[from+i], clock, exact)
 		}
-	})
-	return reads, err
+		if exact {
+			continue
+		}
+		after := p.Time(ctx)
+		for i := range block {
+			block[i].after = after
+		}
+	}
+	return reads
 }
 
 // exact reports whether the server returns deadlines as points in time (PEXPIRETIME,

@@ -100,19 +100,19 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 			unknown = append(unknown, key)
 		}
 	}
-	asked := w.reader.conn.cost.Commands
+	asked, began := w.reader.conn.cost.Commands, time.Now()
 	more, err := w.fetchTypes(ctx, unknown, all)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	valuesAsked := time.Now()
 	locks, err := w.reader.detect(ctx, append(all, more...))
 	if err != nil {
 		return err
 	}
 	w.noteRead(began)
 	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
-		w.followClock(w.reader.conn.now, time.Since(began))
+		w.followClock(w.reader.conn.now, time.Since(valuesAsked))
 		if err := w.verifyServer(ctx); err != nil {
 			return err
 		}
@@ -327,19 +327,24 @@ func (w *Watcher) worthChecking(key string) bool {
 // fetchTypes returns the unknown keys that a format can match, with their types. It
 // checks a limited number of keys, so that many changed keys that are not locks do not
 // delay the locks. A pass finds the others. Over a slow network it measures these keys and the known ones in the
-// same round trip.
+// same round trip, and reads those whose names are like that of a string that was a lock.
 func (w *Watcher) fetchTypes(ctx context.Context, keys []string, known []candidate) (all []candidate, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	keys = keys[:min(len(keys), maxUnknown)]
 	types, weights, slow := make([]*redis.StatusCmd, len(keys)), make(map[string]*redis.IntCmd), w.stepTime() > shortScanTime
+	var guesses []*candidate
+	var reads []keyRead
 	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
 		for i, key := range keys {
-			if types[i] = p.Type(ctx, key); slow {
+			if types[i] = p.Type(ctx, key); slow && w.locks.strings[keyspace.AlikeClass(key)] {
+				guesses = append(guesses, &candidate{name: key, typ: "string"})
+			} else if slow {
 				weights[key] = p.MemoryUsage(ctx, key, maxElements)
 			}
 		}
+		reads = w.reader.queueReads(ctx, p, guesses)
 		for _, c := range known {
 			if slow && c.typ != "string" {
 				weights[c.name] = p.MemoryUsage(ctx, c.name, maxElements)
@@ -358,13 +363,17 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string, known []candida
 		c.light = light(c.name)
 		c.absent = weights[c.name] != nil && errors.Is(weights[c.name].Err(), redis.Nil)
 	}
+	entries := make(map[string]*keyspace.Entry, len(reads))
+	for _, q := range reads {
+		entries[q.name] = w.reader.entryOf(q)
+	}
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
 		case types[i].Err() != nil, typ == "none": // gone, but it may come back
 		case w.scanner.index.needOf(key, typ) == needNone:
 			w.locks.ignored[key] = time.Now()
 		default:
-			all = append(all, candidate{name: key, typ: typ, light: light(key)})
+			all = append(all, candidate{name: key, typ: typ, light: light(key), entry: entries[key]})
 		}
 	}
 	return all, nil

@@ -232,11 +232,10 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	if err := w.refresh(ctx, all); err != nil {
 		return err
 	}
-	if err := w.sampleReplication(ctx); err != nil {
-		return err
-	}
-	if err := w.checkForRequests(ctx); err != nil {
-		return err
+	for _, look := range [...]func(context.Context) error{w.sampleReplication, w.catchUp, w.checkForRequests, w.catchUp} {
+		if err := look(ctx); err != nil {
+			return err
+		}
 	}
 	w.beginRescan()
 	now := time.Now()
