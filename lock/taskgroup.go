@@ -151,21 +151,16 @@ func notify(c chan struct{}) {
 
 // stopCause returns why to stop: ctx.Err(), ErrClosed, or nil to continue.
 func stopCause(ctx context.Context, c *Client) error {
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil || !c.isClosed() {
 		return err
 	}
-	if c.isClosed() {
-		return ErrClosed
-	}
-	return nil
+	return ErrClosed
 }
 
 // sleep sleeps for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
