@@ -39,13 +39,14 @@ func page(p environment, results []contest.Result) string {
 	b.WriteString(preamble)
 	fmt.Fprintf(&b, "Measured on: %s; redis-server %s. %s.\n", p.machine, p.redis, strings.Join(p.modules, ", "))
 	b.WriteString(contenders)
-	b.WriteString("\n## Goals\n\n```\n")
+	b.WriteString("\n## Goals\n\n| measurement | figure | value | goal | reached |\n|---|---|---:|---:|---|\n")
 	for _, r := range results {
 		for _, v := range r.Verdicts {
-			fmt.Fprintln(&b, v)
+			for _, g := range v.Figures {
+				fmt.Fprintf(&b, "| %s | %s |\n", v.Name, strings.Join(g.Row(), " | "))
+			}
 		}
 	}
-	b.WriteString("```\n")
 	for _, r := range results {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", r.Title, r.About)
 		for _, t := range r.Tables {

@@ -59,7 +59,7 @@ func BenchmarkB3(b *testing.B) {
 	bed := testbed(b)
 	for _, c := range in(Keeping) {
 		b.Run(c.Name, func(b *testing.B) {
-			k, err := bed.keepLeases(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
+			k, err := bed.keepLeases(b.Context(), c, 10_000, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
 			check.NoError(b, err)
 			b.ReportMetric(float64(k.lost), "lost")
 			b.ReportMetric(100*k.share(k.ClientCPU), "client-%")

@@ -24,6 +24,7 @@ func Benchmarks() []Benchmark {
 		{"B5", readWrite},
 		{"B9", scanGrowth},
 		{"B10", observed},
+		{"B11", screen},
 	}
 }
 
@@ -137,36 +138,51 @@ func tableOf(title string, all []Series, columns []column) Table {
 	return t
 }
 
-// Verdict reports in one line whether goals were reached.
+// Verdict compares figures of one measurement with their goals.
 type Verdict struct {
-	name  string
-	parts []string
-	short bool
+	Name    string
+	Figures []Goal
 }
 
-// String returns the line: the name of the measurement, the figures, and ok or
-// short.
+// Goal is a figure and its goal.
+type Goal struct {
+	Label   string
+	Value   float64
+	Bound   string // such as "≥ 4.0"
+	Reached bool
+}
+
+// String returns a line: the name of the measurement, the figures, and ok or short.
 func (v Verdict) String() string {
+	var b strings.Builder
+	b.WriteString(v.Name)
 	end := "ok"
-	if v.short {
-		end = "short"
+	for _, g := range v.Figures {
+		fmt.Fprintf(&b, " %s=%s", g.Label, short(g.Value))
+		if !g.Reached {
+			end = "short"
+		}
 	}
-	return strings.Join(append(append([]string{v.name}, v.parts...), end), " ")
+	return b.String() + " " + end
+}
+
+// Row returns the goal as the cells of a table: figure, value, goal, and whether it is reached.
+func (g Goal) Row() []string {
+	reached := "yes"
+	if !g.Reached {
+		reached = "**no**"
+	}
+	return []string{g.Label, short(g.Value), g.Bound, reached}
 }
 
 // atLeast adds a figure with a minimum.
 func (v *Verdict) atLeast(label string, value, goal float64) {
-	v.add(label, value, value >= goal)
+	v.Figures = append(v.Figures, Goal{label, value, "≥ " + short(goal), value >= goal})
 }
 
 // atMost adds a figure with a maximum.
 func (v *Verdict) atMost(label string, value, goal float64) {
-	v.add(label, value, value <= goal)
-}
-
-func (v *Verdict) add(label string, value float64, reached bool) {
-	v.parts = append(v.parts, fmt.Sprintf("%s=%s", label, short(value)))
-	v.short = v.short || !reached
+	v.Figures = append(v.Figures, Goal{label, value, "≤ " + short(goal), value <= goal})
 }
 
 // short formats a figure with its significant digits.

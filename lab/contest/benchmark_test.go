@@ -8,7 +8,7 @@ import (
 )
 
 func TestVerdictIsShortAsSoonAsOneGoalIsMissed(t *testing.T) {
-	v := Verdict{name: "B1 clients=64"}
+	v := Verdict{Name: "B1 clients=64"}
 	v.atLeast("redsync", 4.31, 4)
 	v.atMost("cpu", 0.2, 0.3)
 	got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 ok"

@@ -88,7 +88,7 @@ func observed(ctx context.Context, t *Testbed, size Size) (_ Result, err error) 
 			costs = append(costs, shortly(f)(without), shortly(f)(watched), shortly(f)(all))
 		}
 		result.Tables[0].Rows, result.Tables[1].Rows = append(result.Tables[0].Rows, rates), append(result.Tables[1].Rows, costs)
-		v := Verdict{name: "B10 " + kinds[kind].Name + " beside a watch"}
+		v := Verdict{Name: "B10 " + kinds[kind].Name + " beside a watch"}
 		v.atLeast("rate", watched.times(without, Sample.Rate), watchedRateGoal)
 		result.Verdicts = append(result.Verdicts, v)
 	}

@@ -21,7 +21,7 @@ const (
 // waiters, so that its rate is higher when clients are few, and its longest waits are
 // longer.
 const (
-	rwRateGoal = 0.6 // acquires per second, to Redisson's form
+	rwRateGoal = 0.9 // acquires per second, to Redisson's form
 	rwWaitGoal = 0.8 // p99 wait, to Redisson's form
 	rwGapGoal  = 4.0 // longest gap, to the Mutex
 )
@@ -70,7 +70,7 @@ func rwTable(cell string, all []Series) Table {
 }
 
 func rwVerdict(cell string, all []Series) Verdict {
-	v := Verdict{name: "B5 " + cell + " rw"}
+	v := Verdict{Name: "B5 " + cell + " rw"}
 	rw, peer, mutex := seriesOf(all, rwName), seriesOf(all, redissonRWName), seriesOf(all, mutexName)
 	v.atLeast("rate of redisson's form", rw.times(peer, Sample.Rate), rwRateGoal)
 	v.atMost("p99", rw.times(peer, waitQuantile(0.99)), rwWaitGoal)

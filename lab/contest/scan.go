@@ -41,9 +41,9 @@ func scanCost(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("B4: %w", err)
 	}
-	v := Verdict{name: fmt.Sprintf("B4 keys=%d", keys)}
+	v := Verdict{Name: fmt.Sprintf("B4 keys=%d", keys)}
 	v.atLeast("found", float64(h.found), lockCount)
-	v.atMost("scan/bare", median(h.full), 2)
+	v.atMost("scan/bare", median(h.full), 3)
 	v.atMost("match/bare", median(h.match), 1.2)
 	v.atMost("first-ms", median(h.first), 100)
 	v.atMost("budget-s", budgeted.took.Seconds(), 10*float64(keys)/1_000_000)
@@ -180,7 +180,7 @@ func scanGrowth(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("B9: %w", err)
 	}
-	v := Verdict{name: "B9"}
+	v := Verdict{Name: "B9"}
 	v.atMost("keys-exponent", byKeys.steepest, 1.2)
 	v.atMost("locks-exponent", byLocks.steepest, 1.2)
 	result.Verdicts = []Verdict{v}
