@@ -79,7 +79,10 @@ func redsyncHolder(t *testing.T, addr, key string) string {
 		ok, err := m.Extend()
 		check.True(t, ok && err == nil, "extend: %v, %v", ok, err)
 	})
-	return rdb.ClientInfo(t.Context()).Val().Addr
+	id := fmt.Sprintf("id=%d ", rdb.ClientID(t.Context()).Val())
+	_, its, _ := strings.Cut(rdb.ClientList(t.Context()).Val(), id) // Redis 6.0 has no CLIENT INFO
+	its, _, _ = strings.Cut(strings.TrimPrefix(its, "addr="), " ")
+	return its
 }
 
 // repeat calls f every 1.5 s until the test ends.

@@ -89,6 +89,9 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			addr := servertest.RedisForTest(t).Addr()
+			if f.name == "bullmq" {
+				needs62(t, addr)
+			}
 			_, port, err := net.SplitHostPort(addr)
 			check.NoError(t, err)
 			began := time.Now()
