@@ -29,12 +29,17 @@ import (
 
 // program is one run of locktop, with its input and outputs.
 type program struct {
-	in    io.Reader
-	out   io.Writer
-	notes messages
+	in io.Reader
+	output
 
 	warned     []string     // of connections so far
 	interrupts *atomic.Bool // Ctrl-C belongs to a program of the user
+}
+
+// output is where a run writes its results and its messages.
+type output struct {
+	out   io.Writer
+	notes messages
 }
 
 // Run executes the command line args and returns the exit code. When ctx ends or
@@ -45,7 +50,7 @@ type program struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis would write into the screen
 
-	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}, interrupts: new(atomic.Bool)}
+	p := &program{in: stdin, output: output{stdout, messages{to: stderr, json: asksForJSON(args)}}, interrupts: new(atomic.Bool)}
 	root := p.rootCommand()
 	ctx, stop := untilSignal(ctx, endSignals(root, args), p.interrupts)
 	defer stop()
@@ -77,15 +82,20 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // printed prints a document as JSON, or its text. what names it in an error.
-func (p *program) printed(what string, asJSON bool, document any, text func(io.Writer) error) error {
+func (o output) printed(what string, asJSON bool, document any, text func(io.Writer) error) error {
 	print := text
 	if asJSON {
 		print = func(w io.Writer) error { return render.JSON(w, document) }
 	}
-	if err := print(p.out); err != nil {
+	if err := print(o.out); err != nil {
 		return fmt.Errorf("print %s: %w", what, err)
 	}
 	return nil
+}
+
+// printedText is printed for a text that is made already.
+func (o output) printedText(what string, asJSON bool, document any, text string) error {
+	return o.printed(what, asJSON, document, func(w io.Writer) error { return render.Written(w, text) })
 }
 
 // signalError is why the context of a run has ended.
@@ -238,7 +248,7 @@ func oneOrNone(cmd *cobra.Command, args []string) error {
 	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one argument at most", cmd.CommandPath())
 }
 
-func (p *program) versionCommand() *cobra.Command {
+func (o output) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version [flags]",
@@ -246,9 +256,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			v := jsonVersion{build(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-			return p.printed("the version", asJSON, v, func(w io.Writer) error {
-				return render.Written(w, fmt.Sprintf("locktop %s, %s, %s/%s\n", v.Version, v.Go, v.OS, v.Arch))
-			})
+			return o.printedText("the version", asJSON, v, fmt.Sprintf("locktop %s, %s, %s/%s\n", v.Version, v.Go, v.OS, v.Arch))
 		},
 	}
 	set := flagSection("Output")

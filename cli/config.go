@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ line number. It connects to no server and runs no password command.`,
 
 // checkConfig checks a configuration file; without args, the user's.
 func (p *program) checkConfig(args []string) error {
-	c, err := p.readConfig(args)
+	c, err := readConfig(args, p.in)
 	if err != nil {
 		return err
 	}
@@ -67,13 +68,13 @@ func (p *program) checkConfig(args []string) error {
 	return err
 }
 
-// readConfig reads the file of args, or the user's.
-func (p *program) readConfig(args []string) (*connect.Configuration, error) {
+// readConfig reads the file of args, which is in for -, or the user's.
+func readConfig(args []string, in io.Reader) (*connect.Configuration, error) {
 	if len(args) == 0 {
 		return connect.ReadConfiguration()
 	}
 	if args[0] == "-" {
-		return connect.ParseConfiguration("stdin", p.in)
+		return connect.ParseConfiguration("stdin", in)
 	}
 	file, err := os.Open(args[0])
 	if err != nil {

@@ -57,7 +57,7 @@ The findings:
 	}, o.flags())
 }
 
-func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
+func (p output) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
 	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
 		return scanFailed(fmt.Errorf("read %s: %w", t.Title, err))

@@ -158,8 +158,8 @@ type progressLine struct {
 	live  bool // overwrite the line
 }
 
-func (p *program) newProgressLine() progressLine {
-	return progressLine{notes: p.notes, live: !p.notes.json && isTerminal(p.notes.to)}
+func (o output) newProgressLine() progressLine {
+	return progressLine{notes: o.notes, live: !o.notes.json && isTerminal(o.notes.to)}
 }
 
 // isTerminal reports whether an input or output is a terminal.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (o *explainOptions) output() *pflag.FlagSet {
 	return set
 }
 
-func (p *program) explainCommand() *cobra.Command {
+func (p output) explainCommand() *cobra.Command {
 	var o explainOptions
 	var name string
 	cmd := &cobra.Command{
@@ -116,7 +117,7 @@ func (o *explainOptions) check() error {
 	return checkFor(o.span)
 }
 
-func (p *program) explain(o *explainOptions, name string) error {
+func (p output) explain(o *explainOptions, name string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (o *explainOptions) window(r *recording.Reader) (from, to time.Time, err er
 }
 
 // printStories prints the stories in the form that was asked for.
-func (p *program) printStories(o *explainOptions, s render.Stories) (err error) {
+func (p output) printStories(o *explainOptions, s render.Stories) error {
 	switch {
 	case o.html != "":
 		f, err := os.OpenFile(o.html, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -189,15 +190,8 @@ func (p *program) printStories(o *explainOptions, s render.Stories) (err error) 
 			return fmt.Errorf("write the page: %w", err)
 		}
 		return errors.Join(s.HTML(f), f.Close())
-	case o.json:
-		err = s.JSON(p.out)
 	case o.markdown:
-		err = s.Markdown(p.out)
-	default:
-		err = s.Text(p.out, render.TerminalWidth(p.out))
+		return p.printed("the story", false, nil, s.Markdown)
 	}
-	if err != nil {
-		return fmt.Errorf("print the story: %w", err)
-	}
-	return nil
+	return p.printed("the story", o.json, s.Document(), func(w io.Writer) error { return s.Text(w, render.TerminalWidth(w)) })
 }

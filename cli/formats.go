@@ -36,7 +36,7 @@ type jsonSample struct {
 	Commands []string `json:"commands"` // in the syntax of redis-cli
 }
 
-func (p *program) formatsCommand() *cobra.Command {
+func (o output) formatsCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:   "formats [flags] [NAME]",
@@ -59,10 +59,15 @@ format it also prints the source of its facts, with its version, and samples.`,
 			if len(all) == 0 {
 				return usageErrorf(nearest(names[0]), "unknown format %q", names[0])
 			}
-			if err := p.printFormats(all, asJSON, asMarkdown); err != nil {
-				return fmt.Errorf("print the formats: %w", err)
-			}
-			return nil
+			return o.printed("the formats", asJSON, map[string][]jsonFormat{"formats": all}, func(w io.Writer) error {
+				switch {
+				case asMarkdown:
+					return writeFormatsPage(w, all)
+				case len(all) == 1:
+					return render.Written(w, all[0].section())
+				}
+				return writeFormatsTable(w, all, render.TerminalWidth(w))
+			})
 		},
 	}
 	set := flagSection("Output")
@@ -70,19 +75,6 @@ format it also prints the source of its facts, with its version, and samples.`,
 	set.BoolVar(&asMarkdown, "markdown", false, "print a page of documentation: docs/formats.md")
 	cmdFlags(cmd, set)
 	return cmd
-}
-
-func (p *program) printFormats(all []jsonFormat, asJSON, asMarkdown bool) error {
-	switch {
-	case asJSON:
-		return render.JSON(p.out, map[string][]jsonFormat{"formats": all})
-	case asMarkdown:
-		return writeFormatsPage(p.out, all)
-	case len(all) == 1:
-		return render.Written(p.out, all[0].section())
-	default:
-		return writeFormatsTable(p.out, all, render.TerminalWidth(p.out))
-	}
 }
 
 func formatOf(f keyspace.Format) jsonFormat {

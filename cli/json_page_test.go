@@ -295,13 +295,13 @@ func printRareKeys(p jsonPage) {
 			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}},
 		}, snap, 9),
 		"release": jsonRelease{Head: render.HeadOf(snap), TTLMS: 1, Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
+		"explain": render.Stories{From: now, To: now, Damage: io.ErrUnexpectedEOF, Calm: []string{"a"}, Stories: []incident.Story{{
+			Lock: id, From: now, To: now, Lines: []incident.Line{{At: now, Cost: time.Second, Note: "n"}}, Blocked: time.Second, AtMost: true, Clients: 2,
+			Usual: incident.Usual{Holds: 5, P50: time.Second, P99: time.Second},
+		}}}.Document(),
 	} {
 		prints(section, func(w io.Writer) error { return render.JSON(w, document) })
 	}
-	prints("explain", render.Stories{From: now, To: now, Damage: io.ErrUnexpectedEOF, Calm: []string{"a"}, Stories: []incident.Story{{
-		Lock: id, From: now, To: now, Lines: []incident.Line{{At: now, Cost: time.Second, Note: "n"}}, Blocked: time.Second, AtMost: true, Clients: 2,
-		Usual: incident.Usual{Holds: 5, P50: time.Second, P99: time.Second},
-	}}}.JSON)
 	stderr := messages{to: new(strings.Builder), json: true}
 	stderr.warning("w")
 	stderr.note("n")

@@ -63,7 +63,7 @@ locks, and on a replica that has lost its master.`,
 	}, o.flags())
 }
 
-func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o listOptions) error {
+func (p output) list(ctx context.Context, t *connect.Target, s *selection, o listOptions) error {
 	g := p.newScanProgress(o.progress)
 	var snap keyspace.Snapshot
 	var err error
@@ -106,7 +106,7 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 }
 
 // print prints locks; for people the worst first.
-func (p *program) print(found render.View, o listOptions) error {
+func (p output) print(found render.View, o listOptions) error {
 	worst := func(l *keyspace.Lock) (most int) {
 		for _, f := range found.Findings[l.ID()] {
 			most = max(most, 1+int(f.Severity))
@@ -157,8 +157,8 @@ type scanProgress struct {
 
 // newScanProgress returns a scanProgress if stderr is a terminal or wanted is true,
 // and nil otherwise.
-func (p *program) newScanProgress(wanted bool) *scanProgress {
-	line := p.newProgressLine()
+func (o output) newScanProgress(wanted bool) *scanProgress {
+	line := o.newProgressLine()
 	if !line.live && !wanted {
 		return nil
 	}

@@ -293,7 +293,7 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	return s, nil
 }
 
-func (p *program) scenariosCommand() *cobra.Command {
+func (p output) scenariosCommand() *cobra.Command {
 	var o fitOptions
 	cmd := &cobra.Command{
 		Use:   "scenarios [NAME] [flags]",
@@ -342,7 +342,7 @@ type jsonScenario struct {
 	WhatToWatch string       `json:"what_to_watch"`
 }
 
-func (p *program) listScenarios(asJSON bool) error {
+func (p output) listScenarios(asJSON bool) error {
 	if asJSON {
 		return render.JSON(p.out, map[string][]jsonScenario{"scenarios": render.Each(scenarios.All(), func(s loadgen.Scenario) jsonScenario {
 			return jsonScenario{s.Name, s.Lock.Kind, s.Duration.Milliseconds(), s.Watch}

@@ -56,7 +56,7 @@ func (o *recordOptions) check() error {
 	return nil
 }
 
-func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o recordOptions, name string) (err error) {
+func (p output) record(ctx context.Context, t *connect.Target, s *selection, o recordOptions, name string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)

@@ -57,7 +57,7 @@ func (o *fitOptions) check(args []string) error {
 }
 
 // fitScenario prints the scenario that fits a part of a recording.
-func (p *program) fitScenario(o *fitOptions) error {
+func (p output) fitScenario(o *fitOptions) error {
 	r, err := recording.Open(o.from)
 	if err != nil {
 		return fmt.Errorf("open %s: %w%s", o.from, err, targetsIn(o.from))

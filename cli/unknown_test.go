@@ -87,7 +87,7 @@ func unknownOutputs() map[string]func(io.Writer) error {
 	view, h, c := render.NewView(snap, false), l.Holders[0], connect.Flags{}
 	c.FlagSet()
 	list := func(o listOptions) func(io.Writer) error {
-		return func(w io.Writer) error { return (&program{out: w}).print(view, o) }
+		return func(w io.Writer) error { return output{out: w}.print(view, o) }
 	}
 	document := func(d any) func(io.Writer) error { return func(w io.Writer) error { return render.JSON(w, d) } }
 	seen, diagnosis := inspection{View: view}, diagnosisOf("", view, snap)
@@ -101,7 +101,7 @@ func unknownOutputs() map[string]func(io.Writer) error {
 		"who": func(w io.Writer) error { return writeIdentity(w, id) }, "who --json": document(identityOf(id)),
 		"contention":        func(w io.Writer) error { return render.Contention(w, waits, false, 9, 0) },
 		"contention --json": document(render.ContentionOf(waits, snap, 9)),
-		"explain":           func(w io.Writer) error { return stories.Text(w, 0) }, "explain --json": stories.JSON, "explain --markdown": stories.Markdown, "explain --html": stories.HTML,
+		"explain":           func(w io.Writer) error { return stories.Text(w, 0) }, "explain --json": document(stories.Document()), "explain --markdown": stories.Markdown, "explain --html": stories.HTML,
 		"release --json": document(jsonRelease{Head: render.HeadOf(snap), Locks: []jsonReleased{{Holders: []render.Holder{}}}}),
 		"watch": func(w io.Writer) (err error) {
 			for _, kind := range keyspace.EventKinds() {

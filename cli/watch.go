@@ -70,7 +70,7 @@ A finding about a lock or a risk for all locks is printed once, with advice.`,
 	}, o.flags())
 }
 
-func (p *program) watch(ctx context.Context, t *connect.Target, s *selection, o watchOptions) error {
+func (p output) watch(ctx context.Context, t *connect.Target, s *selection, o watchOptions) error {
 	watchCtx, stop := ctx, context.CancelFunc(func() {})
 	if o.duration > 0 {
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)

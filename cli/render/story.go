@@ -62,8 +62,8 @@ type StoryLine struct {
 	Note   string `json:"note,omitzero"`
 }
 
-// JSON writes one document.
-func (s Stories) JSON(w io.Writer) error {
+// Document returns the output of `explain --json`.
+func (s Stories) Document() StoryDocument {
 	d := StoryDocument{
 		Recording: Text(s.Recording), Span: Span{Timestamp(s.From), Timestamp(s.To)}, Complete: s.Damage == nil, Problems: []string{},
 		StoryCount: s.Found, Stories: Each(s.Stories, storyOf),
@@ -74,7 +74,7 @@ func (s Stories) JSON(w io.Writer) error {
 	if len(s.Calm) > 0 {
 		d.Summaries = Each(s.Calm, Text)
 	}
-	return JSON(w, d)
+	return d
 }
 
 func storyOf(s incident.Story) Story {
