@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -47,11 +46,19 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 	return set
 }
 
+// releaseRun is a run of release.
+type releaseRun struct {
+	*program
+	flags     connect.Flags
+	selection selection
+	options   releaseOptions
+	target    *connect.Target
+}
+
 func (p *program) releaseCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var k keyFlags
-	var o releaseOptions
+	r := &releaseRun{program: p}
+	s, o := &r.selection, &r.options
 	cmd := &cobra.Command{
 		Use:   "release {KEY | --owner NAME} [flags]",
 		Short: "Release exactly one hold of another client, or all of its locks",
@@ -80,51 +87,52 @@ $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or wh
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.owner != "" {
-				return p.releaseOwner(cmd.Context(), &c, &s, &o)
+				return r.releaseOwner(cmd.Context())
 			}
-			return p.release(cmd.Context(), &c, &s, &o, k.key)
+			return r.release(cmd.Context(), k.key)
 		},
 	}
-	cmd.ValidArgsFunction = completeKeys(&c, &s)
-	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), o.flags())
+	cmd.ValidArgsFunction = completeKeys(&r.flags, s)
+	cmdFlags(cmd, r.flags.FlagSet(), s.flags(), k.flags(), o.flags())
 	return cmd
 }
 
-// connectToRelease applies the context, checks the flags of a release and connects.
-func (p *program) connectToRelease(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions) (*connect.Target, error) {
-	if err := applyContext(c, s, nil, &o.writeFlags); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
-		return nil, err
-	}
-	c.UseMasters()
-	t, err := p.connect(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if master := t.Master(ctx); master != "" {
-		t.Close()
-		return nil, usageErrorf("", "nothing was changed: %s is a replica; use the address of its master, %s", t.Title, master)
-	}
-	return t, nil
-}
-
-func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions, key string) error {
-	t, err := p.connectToRelease(ctx, c, s, o)
-	if err != nil {
+// open applies the context, checks the flags and connects.
+func (r *releaseRun) open(ctx context.Context) (err error) {
+	o := &r.options
+	if err := applyContext(&r.flags, &r.selection, nil, &o.writeFlags); err != nil {
 		return err
 	}
-	defer t.Close()
-	asks := o.write && !o.yes && isTerminal(p.in)
-	g, seen, err := p.inspectLock(ctx, t, s, key, repeated{30, 100 * time.Millisecond, func(l *keyspace.Lock, now time.Time) bool {
+	if err := errors.Join(r.selection.check(), o.check(), o.writeFlags.check(&r.flags)); err != nil {
+		return err
+	}
+	r.flags.UseMasters()
+	if r.target, err = r.connect(ctx, &r.flags); err != nil {
+		return err
+	}
+	if master := r.target.Master(ctx); master != "" {
+		r.target.Close()
+		return usageErrorf("", "nothing was changed: %s is a replica; use the address of its master, %s", r.target.Title, master)
+	}
+	return nil
+}
+
+// release acts on the lock under a key.
+func (r *releaseRun) release(ctx context.Context, key string) error {
+	if err := r.open(ctx); err != nil {
+		return err
+	}
+	defer r.target.Close()
+	o := &r.options
+	asks := o.write && !o.yes && isTerminal(r.in)
+	g, seen, err := r.inspectLock(ctx, r.target, &r.selection, key, repeated{30, 100 * time.Millisecond, func(l *keyspace.Lock, now time.Time) bool {
 		left, expires := l.TTL(now)
 		return !asks || !expires || left >= time.Minute || l.Renewals >= 2 // 3 s show no slower renewals
 	}})
 	if err != nil {
 		return err
 	}
-	if c.AllDatabases() && len(g.Locks) > 1 {
+	if r.flags.AllDatabases() && len(g.Locks) > 1 {
 		return usageErrorf("choose one with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
 	if seen, err = o.selectHolder(seen); err != nil {
@@ -134,31 +142,35 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was changed: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
-	command, err := keyspace.ExactCommand(s.formats(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
+	command, err := r.command(seen)
 	if err != nil {
-		return errorOf(err)
+		return err
 	}
-	document := jsonRelease{Head: render.HeadOf(g.Snapshot), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Locks: []jsonReleased{releasedOf(seen, g.At)}}
+	document := o.document(g.Snapshot, []keyspace.Lock{seen})
 	if o.dryRun {
-		p.notes.note("%s", o.consequence(seen, g.At))
+		r.notes.note("%s", o.consequence(seen, g.At))
 		document.Locks[0].RedisCommand = command
-		return p.printed("the command", o.json, document, func(w io.Writer) error { return render.Written(w, command+"\n") })
+		return r.printedText("the command", o.json, document, command+"\n")
 	}
-	log, err := p.permit(o, o.consequence(seen, g.At), seen.Key, "add --write to release the lock, or --dry-run to print the command")
+	log, err := r.permit(o.consequence(seen, g.At), seen.Key, "add --write to release the lock, or --dry-run to print the command")
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	text := func(w io.Writer) error {
-		if o.action() == keyspace.Expire {
-			return render.Written(w, fmt.Sprintf("%s expires in %s\n", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL)))
-		}
-		return render.Written(w, render.ShortKey(seen.Key)+" is released\n")
+	text := render.ShortKey(seen.Key) + " is released\n"
+	if o.action() == keyspace.Expire {
+		text = fmt.Sprintf("%s expires in %s\n", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL))
 	}
-	if err = p.execute(ctx, o, executorOf(t, log, s), t.Timeout, seen, &document.Locks[0]); err != nil {
-		text = func(io.Writer) error { return nil }
+	if err = r.execute(ctx, executorOf(r.target, log, &r.selection), seen, &document.Locks[0]); err != nil {
+		text = ""
 	}
-	return errors.Join(errorOf(err), p.printed("the outcome", o.json, document, text))
+	return errors.Join(errorOf(err), r.printedText("the outcome", o.json, document, text))
+}
+
+// command returns the exact command of redis-cli for a lock.
+func (r *releaseRun) command(l keyspace.Lock) (string, error) {
+	command, err := keyspace.ExactCommand(r.selection.formats(), r.options.action(), l, r.options.giveTTL, r.flags.RedisCLI()...)
+	return command, errorOf(err)
 }
 
 // jsonRelease is the output of `release --json`.
@@ -180,9 +192,12 @@ type jsonReleased struct {
 	RedisCommand string           `json:"redis_cli_command,omitzero"` // of --dry-run
 }
 
-func releasedOf(l keyspace.Lock, at time.Time) jsonReleased {
-	return jsonReleased{LockID: render.LockIDOf(l.ID()), Format: l.Format,
-		Holders: render.Each(l.Holders, func(h keyspace.Holder) render.Holder { return render.HolderOf(h, at) })}
+// document returns the output before an action on locks of a snapshot.
+func (o *releaseOptions) document(s keyspace.Snapshot, locks []keyspace.Lock) jsonRelease {
+	return jsonRelease{Head: render.HeadOf(s), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Locks: render.Each(locks, func(l keyspace.Lock) jsonReleased {
+		return jsonReleased{LockID: render.LockIDOf(l.ID()), Format: l.Format,
+			Holders: render.Each(l.Holders, func(h keyspace.Holder) render.Holder { return render.HolderOf(h, s.At) })}
+	})}
 }
 
 // selectHolder returns the lock with only the holder that the flags select.
@@ -208,22 +223,22 @@ func (o *releaseOptions) action() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-// execute acts on a lock, and sets the outcome. Without an answer it warns of that: the outcome is what a recheck finds within a
-// time limit.
-func (p *program) execute(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, seen keyspace.Lock, j *jsonReleased) error {
-	r, err := e.Act(ctx, o.action(), seen, o.giveTTL)
-	if r.Outcome == keyspace.Unanswered {
-		p.notes.warning("%v", err)
-		ctx, cancel := context.WithTimeout(ctx, limit)
+// execute acts on a lock, and sets the outcome. Without an answer it warns of that: the outcome is what a recheck finds within
+// the timeout of the target.
+func (r *releaseRun) execute(ctx context.Context, e *release.Executor, seen keyspace.Lock, j *jsonReleased) error {
+	done, err := e.Act(ctx, r.options.action(), seen, r.options.giveTTL)
+	if done.Outcome == keyspace.Unanswered {
+		r.notes.warning("%v", err)
+		ctx, cancel := context.WithTimeout(ctx, r.target.Timeout)
 		defer cancel()
-		found, text, lost := e.Recheck(ctx, r, seen)
+		found, text, lost := e.Recheck(ctx, done, seen)
 		if lost != nil {
 			found, text = keyspace.Unanswered, "it is still not known: "+lost.Error()
 		}
-		r.Outcome = found
+		done.Outcome = found
 		err = &exitError{code: exitFailure, err: fmt.Errorf("%s: %s", render.ShortKey(seen.Key), text), hint: "locktop inspect shows it"}
 	}
-	if j.Outcome = r.Outcome; err != nil {
+	if j.Outcome = done.Outcome; err != nil {
 		j.Error = render.Text(err.Error())
 	}
 	return err
@@ -258,15 +273,15 @@ func next(locks []keyspace.Lock, them string) string {
 
 // permit opens the audit log if the flags permit a change with a consequence, and the user
 // confirms it. hint says how the flags permit it.
-func (p *program) permit(o *releaseOptions, consequence, name, hint string) (*auditLog, error) {
-	if !o.write {
-		p.notes.note("%s", consequence)
+func (r *releaseRun) permit(consequence, name, hint string) (*auditLog, error) {
+	if !r.options.write {
+		r.notes.note("%s", consequence)
 		return nil, usageErrorf(hint, "nothing was changed: release needs --write")
 	}
-	if err := p.confirm(o, consequence, name); err != nil {
+	if err := r.confirm(consequence, name); err != nil {
 		return nil, err
 	}
-	log, err := openAudit(o.auditLog)
+	log, err := openAudit(r.options.auditLog)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -275,11 +290,12 @@ func (p *program) permit(o *releaseOptions, consequence, name, hint string) (*au
 
 // confirm asks the user to type y or, with production, a name. Every other answer,
 // also an empty line, is an error.
-func (p *program) confirm(o *releaseOptions, consequence, name string) error {
+func (r *releaseRun) confirm(consequence, name string) error {
+	o := &r.options
 	if o.yes {
 		return nil
 	}
-	if !isTerminal(p.in) {
+	if !isTerminal(r.in) {
 		hint := "use --yes to answer in advance"
 		if o.production {
 			hint = "use --yes with --token to answer in advance"
@@ -290,8 +306,8 @@ func (p *program) confirm(o *releaseOptions, consequence, name string) error {
 	if o.production {
 		yes = widget.Plain(name)
 	}
-	fmt.Fprintf(p.notes.to, "%s\nType %s to confirm, anything else to cancel: ", consequence, yes)
-	answer, err := bufio.NewReader(p.in).ReadString('\n')
+	fmt.Fprintf(r.notes.to, "%s\nType %s to confirm, anything else to cancel: ", consequence, yes)
+	answer, err := bufio.NewReader(r.in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
-	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
@@ -17,22 +14,22 @@ import (
 )
 
 // releaseOwner acts on all locks of the holder of --owner, after one question.
-func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions) error {
+func (r *releaseRun) releaseOwner(ctx context.Context) error {
+	s, o := &r.selection, &r.options
 	o.byOwner = true
-	t, err := p.connectToRelease(ctx, c, s, o)
-	if err != nil {
+	if err := r.open(ctx); err != nil {
 		return err
 	}
-	defer t.Close()
-	snap, err := s.scanOf(t, nil).Snapshot(ctx)
+	defer r.target.Close()
+	snap, err := s.scanOf(r.target, nil).Snapshot(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil && len(snap.Locks) == 0 {
-		return scanFailed(fmt.Errorf("scan %s: %w", t.Title, err))
+		return scanFailed(fmt.Errorf("scan %s: %w", r.target.Title, err))
 	}
 	if !snap.Complete {
-		p.notes.warning("%s", incomplete(snap))
+		r.notes.warning("%s", incomplete(snap))
 	}
 	locks := s.locksOfOwner(snap, o.action())
 	if len(locks) == 0 {
@@ -42,17 +39,17 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 		}
 		return &exitError{code: exitNoLock, err: fmt.Errorf("%s has no %s", render.Text(s.owner), what), hint: "locktop list shows the owners"}
 	}
-	document := jsonRelease{Head: render.HeadOf(snap), Action: o.action(), TTLMS: o.giveTTL.Milliseconds(), Owner: render.Text(s.owner),
-		Locks: render.Each(locks, func(l keyspace.Lock) jsonReleased { return releasedOf(l, snap.At) })}
+	document := o.document(snap, locks)
+	document.Owner = render.Text(s.owner)
 	if o.dryRun {
-		return p.printCommands(o, c, s.formats(), locks, document)
+		return r.printCommands(locks, document)
 	}
-	log, err := p.permit(o, o.consequenceForOwner(s.owner, locks), s.owner, "add --write to release the locks, or --dry-run to print the commands")
+	log, err := r.permit(o.consequenceForOwner(s.owner, locks), s.owner, "add --write to release the locks, or --dry-run to print the commands")
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	err = p.executeAll(ctx, o, executorOf(t, log, s), t.Timeout, s.owner, locks, document)
+	err = r.executeAll(ctx, executorOf(r.target, log, s), locks, document)
 	if err == nil && !snap.Complete {
 		return incomplete(snap)
 	}
@@ -75,17 +72,17 @@ func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []
 }
 
 // printCommands prints the exact command for each lock.
-func (p *program) printCommands(o *releaseOptions, c *connect.Flags, known []keyspace.Format, locks []keyspace.Lock, d jsonRelease) error {
+func (r *releaseRun) printCommands(locks []keyspace.Lock, d jsonRelease) error {
 	lines := ""
 	for i, l := range locks {
-		command, err := keyspace.ExactCommand(known, o.action(), l, o.giveTTL, c.RedisCLI()...)
+		command, err := r.command(l)
 		if err != nil {
-			return errorOf(err)
+			return err
 		}
 		d.Locks[i].RedisCommand = command
 		lines += command + "\n"
 	}
-	return p.printed("the commands", o.json, d, func(w io.Writer) error { return render.Written(w, lines) })
+	return r.printedText("the commands", r.options.json, d, lines)
 }
 
 // consequenceForOwner describes what the action will change.
@@ -113,7 +110,7 @@ func firstKeys(locks []keyspace.Lock) string {
 
 // executeAll acts on one lock after the other. It continues after an error, and reports the numbers
 // of the locks that are as they were, and of those without an answer, with the first error.
-func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, limit time.Duration, owner string, locks []keyspace.Lock, d jsonRelease) error {
+func (r *releaseRun) executeAll(ctx context.Context, e *release.Executor, locks []keyspace.Lock, d jsonRelease) error {
 	var refused, unknown []keyspace.Lock
 	var failed []error
 	done := 0
@@ -121,7 +118,7 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 		if ctx.Err() != nil {
 			break
 		}
-		err := p.execute(ctx, o, e, limit, l, &d.Locks[i])
+		err := r.execute(ctx, e, l, &d.Locks[i])
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -134,8 +131,8 @@ func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.
 			unknown = append(unknown, l)
 		}
 	}
-	text := fmt.Sprintf("%s %s of %s of %s\n", o.action().Did(o.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner))
-	if err := p.printed("the outcome", o.json, d, func(w io.Writer) error { return render.Written(w, text) }); err != nil {
+	text := fmt.Sprintf("%s %s of %s of %s\n", r.options.action().Did(r.options.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), d.Owner)
+	if err := r.printedText("the outcome", r.options.json, d, text); err != nil {
 		return err
 	}
 	if ctx.Err() != nil || len(failed) == 0 {
