@@ -35,9 +35,17 @@ func (o *agentOptions) flags() *pflag.FlagSet {
 	return set
 }
 
+// agentRun is a run of agent.
+type agentRun struct {
+	*program
+	flags   connect.Flags
+	options agentOptions
+	allowed map[string]*connect.Flags // flags of each server that plans may load, by host:port
+}
+
 func (p *program) agentCommand() *cobra.Command {
-	var c connect.Flags
-	var o agentOptions
+	a := &agentRun{program: p}
+	c, o := &a.flags, &a.options
 	cmd := &cobra.Command{
 		Use:   "agent --control ADDRESS [flags]",
 		Short: "Run clients for a load on another machine",
@@ -58,7 +66,7 @@ coordinator is gone, stops its clients and releases what they hold.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.agent(cmd.Context(), &c, &o)
+			return a.run(cmd.Context())
 		},
 	}
 	cmdFlags(cmd, o.flags(), subset(c.FlagSet(), func(name string) bool { // for the control server and for all targets
@@ -67,51 +75,49 @@ coordinator is gone, stops its clients and releases what they hold.`,
 	return cmd
 }
 
-func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) error {
+func (r *agentRun) run(ctx context.Context) error {
+	c, o := &r.flags, &r.options
 	if o.control == "" {
 		return usageErrorf("as in --control redis://ctl:6379", "an agent needs --control: where it waits for work")
 	}
-	control, err := p.connect(ctx, c.WithURL("--control", o.control))
+	control, err := r.connect(ctx, c.WithURL("--control", o.control))
 	if err != nil {
 		return err
 	}
 	defer control.Close()
-	allowed, err := o.allowed(c)
-	if err != nil {
+	if err := r.allow(); err != nil {
 		return err
 	}
 	a := agents.Agent{
 		Control: control.Client,
-		Open: func(ctx context.Context, t agents.Target) (loadgen.Servers, func(), error) {
-			return p.openTarget(ctx, c, allowed, t)
-		},
-		Note:   func(text string) { p.notes.note("%s", widget.Plain(text)) },
-		Listen: agentFiles(o.events),
-		Now:    func() time.Time { return time.Now().Add(o.shift) },
+		Open:    r.openTarget,
+		Note:    func(text string) { r.notes.note("%s", widget.Plain(text)) },
+		Listen:  agentFiles(o.events),
+		Now:     func() time.Time { return time.Now().Add(o.shift) },
 	}
-	p.notes.note("waiting for work at %s", control.Title)
+	r.notes.note("waiting for work at %s", control.Title)
 	return a.Serve(ctx, o.once)
 }
 
-// allowed returns the flags of each server that plans may load, by host:port.
-func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, error) {
-	all := make(map[string]*connect.Flags)
-	for _, url := range o.allow {
-		one := c.Elsewhere("--allow", url)
+// allow sets allowed.
+func (r *agentRun) allow() error {
+	r.allowed = make(map[string]*connect.Flags)
+	for _, url := range r.options.allow {
+		one := r.flags.Elsewhere("--allow", url)
 		addr, _, err := one.Server()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all[addr] = one
+		r.allowed[addr] = one
 	}
-	return all, nil
+	return nil
 }
 
 // openTarget connects to the servers of a plan. No connection goes to a server on another
 // machine that is not allowed, also if a cluster announces it.
-func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[string]*connect.Flags, t agents.Target) (on loadgen.Servers, release func(), err error) {
+func (r *agentRun) openTarget(ctx context.Context, t agents.Target) (on loadgen.Servers, release func(), err error) {
 	permit := func(addr string) error {
-		if allowed[addr] == nil && !agents.Local(addr) {
+		if r.allowed[addr] == nil && !agents.Local(addr) {
 			return fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
 		}
 		return nil
@@ -128,9 +134,9 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 		}
 	}
 	for _, addr := range t.Addresses {
-		flags, found := allowed[addr]
+		flags, found := r.allowed[addr]
 		if !found {
-			flags = c.Elsewhere("--control", "redis://"+addr)
+			flags = r.flags.Elsewhere("--control", "redis://"+addr)
 		}
 		if flags, err = flags.WithDatabase(fmt.Sprint(t.DB)); err != nil {
 			release()
@@ -139,7 +145,7 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 		if t.Cluster {
 			flags = flags.AsCluster()
 		}
-		one, err := p.connect(ctx, flags.Only(permit))
+		one, err := r.connect(ctx, flags.Only(permit))
 		if err != nil {
 			release()
 			return on, nil, err

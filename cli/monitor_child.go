@@ -163,7 +163,7 @@ func (m *monitorChild) end() error {
 }
 
 // monitorInChild runs [inspect.Monitor] in a child process.
-func (p *program) monitorInChild(ctx context.Context, c *connect.Flags, addr string, q inspect.MonitorQuery) (inspect.Sighting, error) {
+func monitorInChild(ctx context.Context, c *connect.Flags, addr string, q inspect.MonitorQuery) (inspect.Sighting, error) {
 	m, err := startMonitor(ctx, c, addr, monitorTask{MonitorQuery: q})
 	if err != nil {
 		return inspect.Sighting{}, err
@@ -267,17 +267,18 @@ func (p *program) monitorCommand() *cobra.Command {
 		Hidden: true,
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.monitorAsChild(cmd.Context(), &c)
+			return monitorAsChild(cmd.Context(), &c, p.in, p.out)
 		},
 	}
 	cmdFlags(cmd, c.FlagSet())
 	return cmd
 }
 
-func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
+// monitorAsChild runs MONITOR for the task in in, and answers to to.
+func monitorAsChild(ctx context.Context, c *connect.Flags, in io.Reader, to io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tasks := gob.NewDecoder(p.in)
+	tasks := gob.NewDecoder(in)
 	var task monitorTask
 	if err := tasks.Decode(&task); err != nil {
 		return usageErrorf("use locktop who KEY --monitor", "this command is for another locktop")
@@ -298,7 +299,7 @@ func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 	const connecting = 10 * time.Second
 	task.Window = min(task.Window, maxMonitorTime+maxMonitorMore)           // it is limited here, too
 	time.AfterFunc(task.Window+connecting, func() { os.Exit(exitFailure) }) // whatever hangs
-	out := gob.NewEncoder(p.out)
+	out := gob.NewEncoder(to)
 	t, err := c.Open(ctx, connect.Prompt{In: strings.NewReader(task.Password + "\n"), Out: io.Discard})
 	if err != nil {
 		return out.Encode(monitorAnswer{Error: err.Error()})

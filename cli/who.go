@@ -67,7 +67,9 @@ at most 15s and 64 MiB, until the first command with the key and the token.`,
   locktop who lock:orders:4711 --monitor
   locktop who job:nightly --json | jq -r '.clients[].addr'`,
 		Args: k.take,
-	}, o.check, func(ctx context.Context, r *reading, _ []string) error { return p.who(ctx, r, o, k.key) }, k.flags(), o.flags(), set)
+	}, o.check, func(ctx context.Context, r *reading, _ []string) error {
+		return (&whoRun{program: p, reading: r, options: o}).run(ctx, k.key)
+	}, k.flags(), o.flags(), set)
 }
 
 func (o *whoOptions) check() error {
@@ -89,6 +91,15 @@ const (
 	byProof       = "proof"
 )
 
+// whoRun is a run of who.
+type whoRun struct {
+	*program
+	*reading
+	options whoOptions
+	scanner *inspect.Scanner // of the server on which the holder has the lock
+	identity
+}
+
 // identity is the process that holds a lock, as far as it is known.
 type identity struct {
 	lock    keyspace.Lock
@@ -102,30 +113,31 @@ type identity struct {
 	seen    inspect.Investigation
 }
 
-func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string) error {
-	t, s := r.target, &r.selection
-	g, l, err := p.inspectLock(ctx, t, s, key, repeated{})
+// run identifies the process that holds the lock under a key, and prints it.
+func (r *whoRun) run(ctx context.Context, key string) error {
+	t, s, o := r.target, &r.selection, r.options
+	g, l, err := r.inspectLock(ctx, t, s, key, repeated{})
 	if err != nil {
 		return err
 	}
 	if !g.Complete {
-		p.notes.warning("%s", incomplete(g.Snapshot))
+		r.notes.warning("%s", incomplete(g.Snapshot))
 	}
-	id := identity{at: g.At, head: render.HeadOf(g.Snapshot), lock: l}
-	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
+	r.identity = identity{at: g.At, head: render.HeadOf(g.Snapshot), lock: l}
+	if r.holder, err = chooseHolder(r.lock, o.token); err != nil {
 		return err
 	}
-	rdb, err := clientOfHolder(ctx, t, id.lock, id.holder)
+	rdb, err := clientOfHolder(ctx, t, r.lock, r.holder)
 	if err != nil {
 		return err
 	}
-	options := s.keyOptions(id.lock.DB)
+	options := s.keyOptions(r.lock.DB)
 	options.Budget, options.Cluster = s.budget.pace(), t.Cluster
-	scanner := inspect.NewScanner(rdb, options)
+	r.scanner = inspect.NewScanner(rdb, options)
 	if o.monitor {
-		err = p.prove(ctx, &r.flags, scanner, o.force, &id)
+		err = r.prove(ctx)
 	} else {
-		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []*keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
+		err = r.identify(ctx, func(ctx context.Context) []*keyspace.Lock { return s.locksOfClient(ctx, rdb, r.lock, r.holder) })
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -134,9 +146,9 @@ func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string)
 		return err
 	}
 	if o.json {
-		return render.JSON(p.out, identityOf(id))
+		return render.JSON(r.out, identityOf(r.identity))
 	}
-	return writeIdentity(p.out, id)
+	return writeIdentity(r.out, r.identity)
 }
 
 // chooseHolder returns the holder that token names, or the only one.
@@ -208,18 +220,19 @@ func (s *selection) locksOfClient(ctx context.Context, rdb inspect.Client, l key
 
 // identify finds the client of a holder by what the lock says, or by coincidence.
 // otherLocks returns the other locks of that client.
-func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, otherLocks func(context.Context) []*keyspace.Lock) error {
+func (r *whoRun) identify(ctx context.Context, otherLocks func(context.Context) []*keyspace.Lock) error {
 	var said bool
+	id := &r.identity
 	if id.process, said = id.holder.Process(); said {
 		id.known, id.why = bySaying, "the value of the lock names the process"
 		if !id.process.Sure {
 			id.why = "the value of the lock looks like a host and a process ID"
 		}
 	}
-	clients, _, err := scanner.Clients(ctx, nil)
+	clients, _, err := r.scanner.Clients(ctx, nil)
 	if err != nil {
 		if said {
-			p.notes.warning("its connections are not shown: %v", err)
+			r.notes.warning("its connections are not shown: %v", err)
 			return nil
 		}
 		return cannotIdentify(err)
@@ -234,9 +247,9 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 		return nil
 	}
 	if len(found) > 0 {
-		p.notes.note("the value contains the name %s; it may be another service", found[0].Name)
+		r.notes.note("the value contains the name %s; it may be another service", found[0].Name)
 	}
-	err = p.watchFor(ctx, scanner, watch, id, otherLocks(ctx))
+	err = r.watchFor(ctx, otherLocks(ctx))
 	if f, ok := errors.AsType[*exitError](err); ok && f.code == exitFailure && len(found) > 0 && ctx.Err() == nil {
 		id.known, id.clients = byHint, found
 		id.why = fmt.Sprintf("the value contains the name %s; it may be another service (%v)", found[0].Name, f.err)
@@ -251,12 +264,13 @@ func withoutOwn(clients []keyspace.Client) []keyspace.Client {
 }
 
 // watchFor finds the client of a holder by coincidence, with the changes of its other locks.
-func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, others []*keyspace.Lock) error {
+func (r *whoRun) watchFor(ctx context.Context, others []*keyspace.Lock) error {
+	id, watch := &r.identity, r.options.watch
 	within, cancel := context.WithTimeout(ctx, watch)
 	defer cancel()
-	line := p.newProgressLine()
+	line := r.newProgressLine()
 	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
-	seen, err := scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
+	seen, err := r.scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
 		line.show(i.Text())
 	})
 	line.clear()

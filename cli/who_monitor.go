@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
@@ -16,9 +15,10 @@ import (
 )
 
 // prove finds the client of a holder with MONITOR.
-func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.Scanner, force bool, id *identity) error {
-	if !force {
-		if err := mayMonitor(ctx, scanner); err != nil {
+func (r *whoRun) prove(ctx context.Context) error {
+	id := &r.identity
+	if !r.options.force {
+		if err := mayMonitor(ctx, r.scanner); err != nil {
 			return err
 		}
 	}
@@ -26,9 +26,9 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.
 	if ends := id.holder.Expires; !ends.IsZero() { // before it, the lock is renewed, or gone
 		q.Window = min(max(ends.Sub(id.at), 0)+time.Second, maxProofTime)
 	}
-	line := p.newProgressLine()
+	line := r.newProgressLine()
 	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
-	seen, err := p.monitorInChild(ctx, c, scanner.Addr(), q)
+	seen, err := monitorInChild(ctx, &r.flags, r.scanner.Addr(), q)
 	line.clear()
 	switch {
 	case errors.Is(err, inspect.ErrNotSighted):
@@ -43,7 +43,7 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, scanner *inspect.
 	}
 	id.known, id.why = byProof, fmt.Sprintf("MONITOR showed its %s with the key and the token", strings.ToUpper(seen.Command))
 	id.clients = []keyspace.Client{{Addr: seen.Addr}}
-	if clients, _, err := scanner.Clients(ctx, nil); err == nil {
+	if clients, _, err := r.scanner.Clients(ctx, nil); err == nil {
 		if i := slices.IndexFunc(clients, func(c keyspace.Client) bool { return c.Addr == seen.Addr }); i >= 0 {
 			id.clients[0] = clients[i]
 		}
