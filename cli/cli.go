@@ -22,7 +22,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/tui"
 )
@@ -164,11 +163,8 @@ func asksForJSON(args []string) bool {
 }
 
 func (p *program) rootCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
-	var look screenFlags
 	var may writeFlags
-	own := &ownLoad{program: p}
+	r, own := &screenRun{program: p}, &ownLoad{program: p}
 	root := &cobra.Command{
 		Use:   "locktop",
 		Short: "Show every distributed lock in a Redis keyspace, live",
@@ -191,10 +187,10 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.screenOn(cmd.Context(), &c, &s, &look, may, own)
+			return r.run(cmd.Context(), may, own)
 		},
 	}
-	cmdFlags(root, c.FlagSet(), s.flags(), look.flags(), may.flags(), own.flags())
+	cmdFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), own.flags())
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)

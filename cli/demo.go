@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -18,8 +18,7 @@ import (
 )
 
 func (p *program) demoCommand() *cobra.Command {
-	var s selection
-	var look screenFlags
+	r := &screenRun{program: p}
 	clients, real := 20, false
 	cmd := &cobra.Command{
 		Use:   "demo [SCENE] [flags]",
@@ -34,27 +33,24 @@ of scenes. With a name the demo begins with that scene; locktop scenarios lists 
 		Args:      oneOrNone,
 		ValidArgs: scenarios.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))
+			return r.demo(cmd.Context(), clients, real, strings.Join(args, ""))
 		},
 	}
 	set := flagSection("Demo")
 	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
 	set.BoolVar(&real, "real", false, "start redis-servers, one and five more for a Redlock, and stop them at the end")
-	cmdFlags(cmd, set, s.flags(), look.flags())
+	cmdFlags(cmd, set, r.selection.flags(), r.look.flags())
 	return cmd
 }
 
-func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, clients int, real bool, scene string) error {
+func (r *screenRun) demo(ctx context.Context, clients int, real bool, scene string) error {
 	if clients < 1 || clients > loadgen.MaxClients {
 		return usageErrorf("", "--clients: 1 to %d", loadgen.MaxClients)
 	}
 	if scene != "" && !slices.Contains(scenarios.Names(), scene) {
 		return usageErrorf("there are "+strings.Join(scenarios.Names(), ", "), "unknown scene %q", scene)
 	}
-	if err := errors.Join(s.check(), look.check()); err != nil {
-		return err
-	}
-	if err := p.needsTerminal(); err != nil {
+	if err := cmp.Or(r.check(), r.needsTerminal()); err != nil {
 		return err
 	}
 	d, err := demo.Start(ctx, clients, real)
@@ -62,6 +58,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 		return err
 	}
 	defer d.Close()
+	s := &r.selection
 	source := d.Source(func(rdb inspect.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
 	defer source.Close()
 	log, err := openAudit("")
@@ -69,7 +66,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 		return err
 	}
 	defer log.close()
-	return p.screen(ctx, look, tui.Config{
+	return r.show(ctx, tui.Config{
 		Source: s.selected(source), Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load,
 		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), Title: d.Title,
 		Executor: release.NewExecutor(d.Clients, formats.All(), log),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -25,8 +24,7 @@ import (
 const replayFromEnd = 5 * time.Minute
 
 func (p *program) replayCommand() *cobra.Command {
-	var s selection
-	var look screenFlags
+	r := &screenRun{program: p}
 	var at string
 	cmd := &cobra.Command{
 		Use:   "replay FILE|DIR [flags]",
@@ -47,14 +45,14 @@ damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 
   locktop replay /var/lib/locktop/recording --at -15m`,
 		Args: func(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file or directory") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.replay(cmd.Context(), &s, &look, args[0], at)
+			return r.replay(cmd.Context(), args[0], at)
 		},
 	}
 	set := flagSection("Playback")
 	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
-	cmdFlags(cmd, set, subset(s.flags(), func(name string) bool { // the flags of the recorder found the locks
+	cmdFlags(cmd, set, subset(r.selection.flags(), func(name string) bool { // the flags of the recorder found the locks
 		return slices.Contains([]string{"format", "stuck", "overdue"}, name)
-	}), look.flags())
+	}), r.look.flags())
 	return cmd
 }
 
@@ -84,8 +82,8 @@ func oneArgument(cmd *cobra.Command, args []string, noun string) error {
 	return nil
 }
 
-func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, name, at string) error {
-	if err := errors.Join(s.check(), look.check()); err != nil {
+func (p *screenRun) replay(ctx context.Context, name, at string) error {
+	if err := p.check(); err != nil {
 		return err
 	}
 	r, err := recording.Open(name)
@@ -105,7 +103,7 @@ func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, n
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	return p.screen(ctx, look, tui.Config{Source: s.selected(withLimits(player, s.limits)), Player: player, Title: filepath.Base(name)})
+	return p.show(ctx, tui.Config{Source: p.selection.selected(withLimits(player, p.selection.limits)), Player: player, Title: filepath.Base(name)})
 }
 
 // beginOf returns the time at which a recording is shown first. at is the flag --at.

@@ -88,29 +88,41 @@ func (a *screenFlags) applyTo(w *tui.Config) {
 	}
 }
 
-// screenOn shows the screen for the servers of c.
-func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
-	if err := applyContext(c, s, look, &may); err != nil {
+// screenRun is a run of a command with the screen.
+type screenRun struct {
+	*program
+	flags     connect.Flags
+	selection selection
+	look      screenFlags
+}
+
+// check returns an error for flags that are wrong.
+func (r *screenRun) check() error { return errors.Join(r.selection.check(), r.look.check()) }
+
+// run shows the screen for the servers of the flags.
+func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error {
+	c := &r.flags
+	if err := applyContext(c, &r.selection, &r.look, &may); err != nil {
 		return err
 	}
-	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
+	if err := errors.Join(r.check(), may.check(c)); err != nil {
 		return err
 	}
 	wanted := own.enabled || own.options.control != "" || own.options.agents != 0
 	if err := own.refusal(c, may); wanted && err != nil {
 		return err
 	}
-	if err := p.needsTerminal(); err != nil {
+	if err := r.needsTerminal(); err != nil {
 		return err
 	}
 	if may.write {
 		c.UseMasters()
 	}
-	t, err := p.connect(ctx, c)
+	t, err := r.connect(ctx, c)
 	if err != nil {
 		return err
 	}
-	g := &connector{connection: c, selection: *s, writeFlags: may, target: t}
+	g := &connector{connection: c, selection: r.selection, writeFlags: may, target: t}
 	defer g.close()
 	if may.write {
 		if _, err := g.allowWrite(ctx, true); err != nil {
@@ -129,20 +141,20 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 			return err
 		}
 	}
-	return p.screen(ctx, look, w)
+	return r.show(ctx, w)
 }
 
-// screen shows w until the user quits or ctx ends.
-func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
-	look.applyTo(&w)
-	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
-	w.Input, w.Output = p.in, p.out
-	w.Clipboard, w.Frames, w.Runner = clipboard{p.out}, frameSaver{}, programs{p}
+// show shows w until the user quits or ctx ends.
+func (r *screenRun) show(ctx context.Context, w tui.Config) error {
+	r.look.applyTo(&w)
+	w.Keys, w.Commands = r.look.configured.Keys, rowCommands(r.look.configured)
+	w.Input, w.Output = r.in, r.out
+	w.Clipboard, w.Frames, w.Runner = clipboard{r.out}, frameSaver{}, programs{r.program}
 	if w.Formats == nil {
 		w.Formats = formats.All()
 	}
-	if look.notify {
-		w.Notifier = notifier{p.out}
+	if r.look.notify {
+		w.Notifier = notifier{r.out}
 	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
@@ -152,8 +164,8 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 }
 
 // needsTerminal returns an error unless input and output are terminals.
-func (p *program) needsTerminal() error {
-	if !isTerminal(p.in) || !isTerminal(p.out) {
+func (r *screenRun) needsTerminal() error {
+	if !isTerminal(r.in) || !isTerminal(r.out) {
 		return usageErrorf("locktop list and locktop watch work everywhere", "the screen needs a terminal")
 	}
 	return nil
