@@ -71,11 +71,11 @@ func (c *Flags) resolve() (endpoint, error) {
 // Remote returns the address of the flags if it is not on this machine, "" otherwise.
 func (c *Flags) Remote() (string, error) {
 	e, err := c.resolve()
-	switch host := c.sshHost(); {
+	switch {
 	case err != nil:
 		return "", err
-	case host != "":
-		return e.String() + " behind " + host, nil
+	case c.ssh != "":
+		return e.String() + " behind " + c.ssh, nil
 	case e.local():
 		return "", nil
 	}
@@ -84,7 +84,7 @@ func (c *Flags) Remote() (string, error) {
 
 // complete adds the user, password, database and TLS of the flags and the environment.
 func (c *Flags) complete(e endpoint) (endpoint, error) {
-	if c.context != "" && !c.contextRead {
+	if c.context != c.of.context {
 		return endpoint{}, usagef("name the server with -u, --cluster, --sentinel or --redlock", "this command does not use --context")
 	}
 	if c.user != "" {
@@ -127,8 +127,8 @@ func (c *Flags) address() (endpoint, error) {
 		return parseURL(cmp.Or(c.origin, "--url"), c.url)
 	case c.given("socket"):
 		return endpoint{network: "unix", addr: c.socket}, nil
-	case c.contextURL != "":
-		return parseURL("the url of context "+c.context, c.contextURL)
+	case c.of.has("url"):
+		return parseURL("the "+c.of.origin("url"), c.url)
 	}
 	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL"} {
 		if raw := os.Getenv(name); raw != "" && !tcp {

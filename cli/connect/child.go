@@ -9,8 +9,8 @@ import (
 // as the same user, and the present password, which is not among them. It returns an error
 // with --ssh.
 func (c *Flags) Child(ctx context.Context, addr string, db int) (args []string, password string, err error) {
-	if host := c.sshHost(); host != "" {
-		return nil, "", usagef("run it on "+host, "--monitor does not go through --ssh")
+	if c.ssh != "" {
+		return nil, "", usagef("run it on "+c.ssh, "--monitor does not go through --ssh")
 	}
 	seeds, err := c.seeds()
 	if err != nil {

@@ -83,12 +83,58 @@ func (c *Flags) Context() (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
-	c.contextURL, c.contextRead = of.URL, true
-	c.contextCommand, c.contextFile = of.Command, of.File
-	c.contextSSH = of.SSH
-	c.security.use(of, c.given)
-	c.useSentinels(of)
+	c.use(of)
 	return of, nil
+}
+
+// contextValues are the flags that have the values of a context.
+type contextValues struct {
+	context string // its name
+	flags   []string
+}
+
+// has reports whether the context gives the value of a flag.
+func (v *contextValues) has(flag string) bool { return slices.Contains(v.flags, flag) }
+
+// origin names flags, or the keys of the context that replace them, for errors.
+func (v *contextValues) origin(flags ...string) string {
+	if slices.ContainsFunc(flags, v.has) {
+		return strings.ReplaceAll(strings.Join(flags, " and "), "-", "_") + " of context " + v.context
+	}
+	return "--" + strings.Join(flags, " and --")
+}
+
+// take sets the value of a flag to that of the context, if it has one and no flag replaces it.
+func take[T comparable](v *contextValues, flag string, value *T, own T, replaced bool) {
+	if none := *new(T); own != none && !replaced {
+		*value = own
+		v.flags = append(v.flags, flag)
+	}
+}
+
+// use takes over the values of a context that no flag gives. A flag with a password replaces those of the context, and one
+// with a certificate or a key both.
+func (c *Flags) use(of Context) {
+	v, s := &c.of, &c.security
+	*v, s.of = contextValues{context: of.Name}, contextValues{context: of.Name}
+	pass, pair := slices.ContainsFunc(passwordWays, c.given), c.given("cert") || c.given("key")
+	take(v, "password-command", &c.command, of.Command, pass)
+	take(v, "password-file", &c.file, of.File, pass)
+	take(v, "ssh", &c.ssh, of.SSH, c.given("ssh"))
+	take(&s.of, "cacert", &s.cacert, of.CACert, c.given("cacert"))
+	take(&s.of, "cert", &s.cert, of.Cert, pair)
+	take(&s.of, "key", &s.key, of.Key, pair)
+	take(&s.of, "sni", &s.sni, of.SNI, c.given("sni"))
+	take(&s.of, "insecure", &s.insecure, of.Insecure, c.given("insecure"))
+	if len(of.Sentinels) > 0 {
+		c.sentinels = of.Sentinels
+		of.URL = cmp.Or(of.URL, "redis://") // not an address of the environment
+		take(v, "master", &c.master, of.Master, c.given("master"))
+		take(v, "sentinel-user", &c.sentinelUser, of.SentinelUser, c.given("sentinel-user"))
+		take(v, "sentinel-pass", &c.sentinelPass, of.SentinelPass, c.given("sentinel-pass"))
+		take(v, "sentinel-tls", &c.sentinelTLS, of.SentinelTLS, c.given("sentinel-tls"))
+	}
+	take(v, "url", &c.url, of.URL, false)
 }
 
 // check returns an error for a value that is wrong whatever the flags say, and its key.
@@ -135,25 +181,4 @@ func (s Context) checkSentinels() (key string, err error) {
 			"context %s has the address of a server and those of Sentinels", s.Name)
 	}
 	return "", nil
-}
-
-// useSentinels takes over the Sentinels of a context. Flags override their credentials.
-func (c *Flags) useSentinels(of Context) {
-	if len(of.Sentinels) == 0 {
-		return
-	}
-	c.sentinels = of.Sentinels
-	c.contextURL = cmp.Or(of.URL, "redis://") // not an address of the environment
-	if of.Master != "" && !c.given("master") {
-		c.master = of.Master
-	}
-	if !c.given("sentinel-user") {
-		c.sentinelUser = of.SentinelUser
-	}
-	if !c.given("sentinel-pass") {
-		c.sentinelPass = of.SentinelPass
-	}
-	if !c.given("sentinel-tls") {
-		c.sentinelTLS = of.SentinelTLS
-	}
 }

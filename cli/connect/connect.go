@@ -96,10 +96,8 @@ func (t *Target) checkPermits(ctx context.Context) error {
 
 // openSSH opens the tunnel if the flags have a host for it. The last [Target.Close] closes it.
 func (c *Flags) openSSH(ctx context.Context, seeds []endpoint) error {
-	host, origin := c.sshHost(), "ssh of context "+c.context
-	if c.given("ssh") {
-		origin = "--ssh"
-	} else if host == "" {
+	host, origin := c.ssh, c.of.origin("ssh")
+	if host == "" && !c.given("ssh") {
 		return nil
 	}
 	if err := checkSSHHost(origin, host); err != nil {
@@ -443,7 +441,7 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 		warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
 	}
 	if c.security.insecure {
-		warning("%s: the server's certificate is not verified", c.security.origin("insecure"))
+		warning("%s: the server's certificate is not verified", c.security.of.origin("insecure"))
 	}
 	_, _, file := c.passwordSource()
 	for _, path := range []string{file, c.security.key} {
@@ -451,7 +449,7 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 			warning("%s", withChmod(path+" can be read by every user of this machine", path))
 		}
 	}
-	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() && c.sshHost() == "" {
+	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() && c.ssh == "" {
 		warning("the password travels to %s unencrypted: use --tls or rediss://", e)
 	}
 }

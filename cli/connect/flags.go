@@ -21,8 +21,7 @@ import (
 type Flags struct {
 	origin            string // the flag of url; "" is --url
 	context           string // name in the configuration file
-	contextURL        string // URL of the context
-	contextRead       bool   // Context has read it
+	of                contextValues
 	url, host, socket string
 	port              uint16
 	user, pass        string
@@ -30,12 +29,12 @@ type Flags struct {
 	passwordFlags
 	db database
 	topologyFlags
-	ssh, contextSSH string  // host that reaches the servers
-	tunnel          *tunnel // nil: none is open
-	security        tlsFlags
-	timeout         time.Duration
-	debugFile       string
-	debug           *slog.Logger // nil: none is open
+	ssh       string  // host that reaches the servers; "": none is needed
+	tunnel    *tunnel // nil: none is open
+	security  tlsFlags
+	timeout   time.Duration
+	debugFile string
+	debug     *slog.Logger // nil: none is open
 
 	elsewhere bool                    // see Elsewhere
 	permit    func(addr string) error // see Only; nil: every address is permitted
@@ -120,7 +119,7 @@ func (c *Flags) Server() (addr string, db int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if c.sshHost() != "" {
+	if c.ssh != "" {
 		return "", 0, usagef("name an address that they reach", "agents do not use --ssh")
 	}
 	if e.network == "unix" {
@@ -154,14 +153,6 @@ func (c *Flags) PrefersReplicas() bool { return c.preferReplica }
 
 // UseMasters makes the flags ignore --prefer-replica: what will be changed is read where it is changed.
 func (c *Flags) UseMasters() { c.preferReplica = false }
-
-// sshHost returns the host of --ssh or of the context; "" if there is none.
-func (c *Flags) sshHost() string {
-	if c.given("ssh") {
-		return c.ssh
-	}
-	return c.contextSSH
-}
 
 // addressGiven reports whether a flag names the address of a server.
 func (c *Flags) addressGiven() bool {
@@ -287,7 +278,7 @@ func (c *Flags) sentinelsUseTLS() bool {
 	if c.sentinelTLS.set {
 		return c.sentinelTLS.on
 	}
-	return c.security.tls || strings.HasPrefix(c.contextURL, "rediss:")
+	return c.security.tls || c.of.has("url") && strings.HasPrefix(c.url, "rediss:")
 }
 
 // sentinelAddresses returns the addresses of the Sentinels, with the default port

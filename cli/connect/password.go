@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -15,9 +14,8 @@ import (
 
 // passwordFlags says where a password that may change comes from.
 type passwordFlags struct {
-	command, file               string
-	contextCommand, contextFile string  // of the context
-	secret                      *secret // nil before AskPassword, or if the password does not change
+	command, file string
+	secret        *secret // nil before AskPassword, or if the password does not change
 }
 
 func (s *passwordFlags) addTo(set *pflag.FlagSet) {
@@ -32,16 +30,10 @@ var passwordWays = []string{"pass", "askpass", "password-command", "password-fil
 // of the context that names it. A flag with a password replaces those of the context.
 func (c *Flags) passwordSource() (origin, command, file string) {
 	switch {
-	case c.given("password-command"):
-		return "--password-command", c.command, ""
-	case c.given("password-file"):
-		return "--password-file", "", c.file
-	case slices.ContainsFunc(passwordWays, c.given):
-		return "", "", ""
-	case c.contextCommand != "":
-		return "password_command of context " + c.context, c.contextCommand, ""
-	case c.contextFile != "":
-		return "password_file of context " + c.context, "", c.contextFile
+	case c.given("password-command"), c.of.has("password-command"):
+		return c.of.origin("password-command"), c.command, ""
+	case c.given("password-file"), c.of.has("password-file"):
+		return c.of.origin("password-file"), "", c.file
 	}
 	return "", "", ""
 }
@@ -53,7 +45,7 @@ func (c *Flags) rotates() bool {
 }
 
 // Interactive reports whether to connect may ask the user, or run a program.
-func (c *Flags) Interactive() bool { return c.askPass || c.rotates() || c.sshHost() != "" }
+func (c *Flags) Interactive() bool { return c.askPass || c.rotates() || c.ssh != "" }
 
 // AskPassword asks for the password if --askpass is set, and clears that flag. It asks the
 // command or the file that has the password for the first time. Open does so by itself.

@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -15,9 +13,7 @@ import (
 type tlsFlags struct {
 	tls, insecure          bool
 	cacert, cert, key, sni string
-
-	context   string   // name of the context
-	ofContext []string // flags whose values are those of the context
+	of                     contextValues
 }
 
 func (s *tlsFlags) addTo(set *pflag.FlagSet) {
@@ -32,50 +28,12 @@ func (s *tlsFlags) addTo(set *pflag.FlagSet) {
 // tlsOptions are the flags that need TLS.
 var tlsOptions = []string{"cacert", "cert", "key", "sni", "insecure"}
 
-// use takes over the options of a context that no flag gives. A flag with a certificate or
-// a key replaces both.
-func (s *tlsFlags) use(of Context, given func(flag string) bool) {
-	s.context, s.ofContext = of.Name, nil
-	pair := given("cert") || given("key")
-	for _, o := range []struct {
-		flag  string
-		value *string
-		own   string // of the context
-		given bool
-	}{
-		{"cacert", &s.cacert, of.CACert, given("cacert")},
-		{"cert", &s.cert, of.Cert, pair},
-		{"key", &s.key, of.Key, pair},
-		{"sni", &s.sni, of.SNI, given("sni")},
-	} {
-		if o.own != "" && !o.given {
-			*o.value = o.own
-			s.ofContext = append(s.ofContext, o.flag)
-		}
-	}
-	if of.Insecure && !given("insecure") {
-		s.insecure = true
-		s.ofContext = append(s.ofContext, "insecure")
-	}
-}
-
-// origin names flags, or the keys of the context that replace them, for errors.
-func (s *tlsFlags) origin(flags ...string) string {
-	if slices.ContainsFunc(flags, s.inContext) {
-		return strings.Join(flags, " and ") + " of context " + s.context
-	}
-	return "--" + strings.Join(flags, " and --")
-}
-
-// inContext reports whether the context gives the value of a flag.
-func (s *tlsFlags) inContext(flag string) bool { return slices.Contains(s.ofContext, flag) }
-
 // checkUnused returns an error for a TLS option on a connection without TLS. A user who
 // names a certificate must not get an unencrypted connection.
 func (s *tlsFlags) checkUnused(given func(flag string) bool) error {
 	for _, name := range tlsOptions {
-		if given(name) || s.inContext(name) {
-			return usagef("add --tls, or connect to rediss://", "%s on a connection without TLS", s.origin(name))
+		if given(name) || s.of.has(name) {
+			return usagef("add --tls, or connect to rediss://", "%s on a connection without TLS", s.of.origin(name))
 		}
 	}
 	return nil
@@ -92,20 +50,20 @@ func (s *tlsFlags) config() (*tls.Config, error) {
 	if s.cacert != "" {
 		pem, err := os.ReadFile(s.cacert)
 		if err != nil {
-			return nil, usagef("", "read %s: %w", s.origin("cacert"), err)
+			return nil, usagef("", "read %s: %w", s.of.origin("cacert"), err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("it should begin with -----BEGIN CERTIFICATE-----", "%s %s holds no certificate", s.origin("cacert"), s.cacert)
+			return nil, usagef("it should begin with -----BEGIN CERTIFICATE-----", "%s %s holds no certificate", s.of.origin("cacert"), s.cacert)
 		}
 	}
 	if (s.cert == "") != (s.key == "") {
-		return nil, usagef("", "%s belong together", s.origin("cert", "key"))
+		return nil, usagef("", "%s belong together", s.of.origin("cert", "key"))
 	}
 	if s.cert != "" {
 		pair, err := s.clientCertificate()
 		if err != nil {
-			return nil, usagef("", "read %s: %w", s.origin("cert", "key"), err)
+			return nil, usagef("", "read %s: %w", s.of.origin("cert", "key"), err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -131,7 +89,7 @@ func (s *tlsFlags) flags(without bool) []string {
 	var flags []string
 	for _, f := range [][2]string{{"cacert", s.cacert}, {"cert", s.cert}, {"key", s.key}, {"sni", s.sni}} {
 		name, value := f[0], f[1]
-		if value == "" || without && s.inContext(name) {
+		if value == "" || without && s.of.has(name) {
 			continue
 		}
 		if name != "sni" {
@@ -139,7 +97,7 @@ func (s *tlsFlags) flags(without bool) []string {
 		}
 		flags = append(flags, "--"+name, value)
 	}
-	if s.insecure && !(without && s.inContext("insecure")) {
+	if s.insecure && !(without && s.of.has("insecure")) {
 		flags = append(flags, "--insecure")
 	}
 	return flags
