@@ -126,22 +126,12 @@ func commandLine(argv []string) string {
 // writeFormatsTable prints one format per line, with lines up to width cells if
 // possible; a width of 0 means no limit. The last line names the omitted columns.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
-	rows := [][]string{{"FORMAT", "TYPE", "KIND", "CONFIDENCE", "ACTIONS", "LIBRARY", "SIGNATURE"}}
-	rows = append(rows, render.Each(all, func(f jsonFormat) []string {
+	cols := []render.Column{{Title: "FORMAT"}, {Title: "TYPE"}, {Title: "KIND"}, {Title: "CONFIDENCE"}, {Title: "ACTIONS", Spare: 1}, {Title: "LIBRARY", Least: 16}, {Title: "SIGNATURE", Least: 24, Spare: 2}}
+	rows := render.Each(all, func(f jsonFormat) []string {
 		return []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Signature}
-	})...)
-	cols := []render.Column{{}, {}, {}, {}, {Spare: 1}, {Least: 16}, {Least: 24, Spare: 2}}
-	widths := render.Narrow(cols, render.NaturalWidths(rows), width)
+	})
 	var out strings.Builder
-	for _, row := range rows {
-		out.WriteString(render.TableRow(row, widths))
-	}
-	var omitted []string
-	for i, w := range widths {
-		if w == 0 {
-			omitted = append(omitted, rows[0][i])
-		}
-	}
+	omitted := render.Rows(&out, cols, rows, width)
 	if len(omitted) > 0 {
 		out.WriteString("in wider windows, in --json and --markdown: " + strings.Join(omitted, ", ") + "\n")
 	}

@@ -17,30 +17,21 @@ import (
 // for most of the waiting, with lines up to width cells if possible; 0 = no limit.
 func Contention(w io.Writer, r contention.Report, databases bool, n, width int) error {
 	var out strings.Builder
-	classes := [][]string{{"CLASS", "LOCKS", "HELD", "WAITERS", "TRIES/ACQ", "BLOCKED", "WORST HOLDER", "WAIT P50", "P99", "KNOWN BY"}}
-	classes = append(classes, Each(r.Classes[:min(n, len(r.Classes))], func(c contention.Class) []string { return classRow(c, databases) })...)
-	write(&out, classes, []Column{{Least: 12}, {Spare: 4}, {}, {}, {Spare: 3}, {}, {Least: 14}, {}, {Spare: 2}, {}}, width)
+	Rows(&out, []Column{{"CLASS", 12, 0}, {"LOCKS", 0, 4}, {"HELD", 0, 0}, {"WAITERS", 0, 0}, {"TRIES/ACQ", 0, 3}, {"BLOCKED", 0, 0},
+		{"WORST HOLDER", 14, 0}, {"WAIT P50", 0, 0}, {"P99", 0, 2}, {"KNOWN BY", 0, 0}},
+		Each(r.Classes[:min(n, len(r.Classes))], func(c contention.Class) []string { return classRow(c, databases) }), width)
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")
-		blames := [][]string{{"HOLDER", "LOCK", "CLIENTS", "TOTAL", "LONGEST", "KNOWN BY"}}
-		for _, b := range r.Blames[:min(n, len(r.Blames))] {
-			blames = append(blames, []string{
+		blames := Each(r.Blames[:min(n, len(r.Blames))], func(b contention.Blame) []string {
+			return []string{
 				ShortKey(cmp.Or(b.Holder, "?")), ShortKey(LockName(b.Lock, databases)), atLeast(b.Source) + humanize.Count(b.Clients),
 				atLeast(b.Source) + humanize.Duration(b.Total), atLeast(b.Source) + humanize.Duration(b.Longest), string(b.Source),
-			})
-		}
-		write(&out, blames, []Column{{Least: 14}, {Least: 12}, {}, {}, {}, {}}, width)
+			}
+		})
+		Rows(&out, []Column{{"HOLDER", 14, 0}, {"LOCK", 12, 0}, {"CLIENTS", 0, 0}, {"TOTAL", 0, 0}, {"LONGEST", 0, 0}, {"KNOWN BY", 0, 0}}, blames, width)
 	}
 	fmt.Fprintf(&out, "%s\n", watchedFor(r))
 	return Written(w, out.String())
-}
-
-// write prints the rows of a table.
-func write(out *strings.Builder, rows [][]string, cols []Column, width int) {
-	widths := Narrow(cols, NaturalWidths(rows), width)
-	for _, row := range rows {
-		out.WriteString(TableRow(row, widths))
-	}
 }
 
 // classRow returns the cells of a class. Without any waiting they say nothing about it.

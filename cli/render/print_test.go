@@ -109,7 +109,7 @@ func TestANarrowTableOmitsColumns(t *testing.T) {
 		17: {10, 0, 0, 5},
 		5:  {10, 0, 0, 5},
 	} {
-		got := Narrow(cols, []int{10, 6, 8, 20}, width)
+		got := narrow(cols, []int{10, 6, 8, 20}, width)
 		check.True(t, slices.Equal(got, want), "in %d cells the columns are %d wide, want %d", width, got, want)
 	}
 	heads := map[int]string{

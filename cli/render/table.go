@@ -18,28 +18,33 @@ import (
 	"locktop/tui/widget"
 )
 
-// Column is a column of the table.
+// Column is a column of a table for people.
 type Column struct {
-	title string
-	cell  func(View, keyspace.Lock) string
+	Title string
 	Least int // least width in a narrow table; 0: never narrower
 	Spare int // a table that is still too wide omits the column with the greatest number; 0: never
 }
 
+// lockColumn is a column of the table of locks.
+type lockColumn struct {
+	Column
+	cell func(View, keyspace.Lock) string
+}
+
 // columns returns the columns for p. They include the database if there are several.
-func columns(p View) []Column {
-	all := []Column{
-		{"LOCK", func(_ View, l keyspace.Lock) string { return ShortKey(l.Key) }, 20, 0},
-		{"DB", func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0, 0},
-		{"KIND", func(_ View, l keyspace.Lock) string { return string(l.Kind) }, 0, 2},
-		{"FORMAT", func(_ View, l keyspace.Lock) string { return l.Format }, 9, 1},
-		{"OWNER", func(_ View, l keyspace.Lock) string { return owner(l) }, 9, 0},
-		{"DEPTH", func(_ View, l keyspace.Lock) string { return l.DepthText() }, 0, 3},
-		{"WAIT", func(p View, l keyspace.Lock) string { return waiting(l, p.At) }, 0, 0},
-		{"HELD", func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
-		{"TTL", func(p View, l keyspace.Lock) string { return Left(l, p.At) }, 0, 0},
-		{"STATE", func(p View, l keyspace.Lock) string { return string(l.State(p.At)) }, 0, 0},
-		{"FINDINGS", func(p View, l keyspace.Lock) string { return findingIDs(p.Findings[l.ID()]) }, 8, 0},
+func columns(p View) []lockColumn {
+	all := []lockColumn{
+		{Column{"LOCK", 20, 0}, func(_ View, l keyspace.Lock) string { return ShortKey(l.Key) }},
+		{Column{"DB", 0, 0}, func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.DB) }},
+		{Column{"KIND", 0, 2}, func(_ View, l keyspace.Lock) string { return string(l.Kind) }},
+		{Column{"FORMAT", 9, 1}, func(_ View, l keyspace.Lock) string { return l.Format }},
+		{Column{"OWNER", 9, 0}, func(_ View, l keyspace.Lock) string { return owner(l) }},
+		{Column{"DEPTH", 0, 3}, func(_ View, l keyspace.Lock) string { return l.DepthText() }},
+		{Column{"WAIT", 0, 0}, func(p View, l keyspace.Lock) string { return waiting(l, p.At) }},
+		{Column{"HELD", 0, 0}, func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }},
+		{Column{"TTL", 0, 0}, func(p View, l keyspace.Lock) string { return Left(l, p.At) }},
+		{Column{"STATE", 0, 0}, func(p View, l keyspace.Lock) string { return string(l.State(p.At)) }},
+		{Column{"FINDINGS", 8, 0}, func(p View, l keyspace.Lock) string { return findingIDs(p.Findings[l.ID()]) }},
 	}
 	if !p.Databases {
 		all = slices.Delete(all, 1, 2)
@@ -77,39 +82,13 @@ func (v View) HidesWaiters(addr string) bool {
 	return slices.ContainsFunc(v.Locks, func(l *keyspace.Lock) bool { return l.Node == addr && waiting(*l, v.At) == "?" })
 }
 
-// longestPadded is the greatest width of the key column if the table has no width.
-// Longer keys extend beyond the column.
-const longestPadded = 40
-
 // Table prints a header and one lock per line, with lines up to width cells if
 // possible; a width of 0 means no limit.
 func Table(w io.Writer, p View, width int) error {
 	cols := columns(p)
-	rows := [][]string{make([]string, len(cols))}
-	for i, c := range cols {
-		rows[0][i] = c.title
-	}
-	for _, l := range p.Locks {
-		row := make([]string, len(cols))
-		for i, c := range cols {
-			row[i] = c.cell(p, *l)
-		}
-		rows = append(rows, row)
-	}
-
-	wide := NaturalWidths(rows)
-	if width == 0 { // not a terminal: one long key does not widen all rows
-		wide[0] = min(wide[0], longestPadded)
-	}
-	widths := Narrow(cols, wide, width)
+	rows := Each(p.Locks, func(l *keyspace.Lock) []string { return Each(cols, func(c lockColumn) string { return c.cell(p, *l) }) })
 	var out strings.Builder
-	for _, row := range rows {
-		if width == 0 && widget.Width(row[0]) > widths[0] {
-			out.WriteString(row[0] + "  " + TableRow(row[1:], widths[1:]))
-			continue
-		}
-		out.WriteString(TableRow(row, widths))
-	}
+	Rows(&out, Each(cols, func(c lockColumn) Column { return c.Column }), rows, width)
 	fmt.Fprintf(&out, "%s\n", total(p))
 	return Written(w, out.String())
 }
@@ -132,19 +111,42 @@ func total(p View) string {
 	return s
 }
 
-// NaturalWidths returns the width of each column without a limit.
-func NaturalWidths(rows [][]string) []int {
-	widths := make([]int, len(rows[0]))
+// longestPadded is the greatest width of the first column of a table without a width. Longer
+// cells extend beyond the column.
+const longestPadded = 40
+
+// Rows prints a table: the titles and a line for each row, with lines up to width cells if
+// possible; a width of 0 means no limit. It returns the titles of the columns that it omits.
+func Rows(out *strings.Builder, cols []Column, rows [][]string, width int) (omitted []string) {
+	titles := Each(cols, func(c Column) string { return c.Title })
+	rows = append([][]string{titles}, rows...)
+	natural := make([]int, len(cols))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], widget.Width(cell))
+			natural[i] = max(natural[i], widget.Width(cell))
 		}
 	}
-	return widths
+	if width == 0 { // not a terminal: one long cell does not widen all rows
+		natural[0] = min(natural[0], longestPadded)
+	}
+	widths := narrow(cols, natural, width)
+	for _, row := range rows {
+		if width == 0 && widget.Width(row[0]) > widths[0] {
+			out.WriteString(row[0] + "  " + tableRow(row[1:], widths[1:]))
+			continue
+		}
+		out.WriteString(tableRow(row, widths))
+	}
+	for i, w := range widths {
+		if w == 0 {
+			omitted = append(omitted, titles[i])
+		}
+	}
+	return omitted
 }
 
-// TableRow returns the line of a row. A column of width 0 is omitted.
-func TableRow(row []string, widths []int) string {
+// tableRow returns the line of a row. A column of width 0 is omitted.
+func tableRow(row []string, widths []int) string {
 	var cells []string
 	for i, cell := range row {
 		if widths[i] > 0 {
@@ -154,10 +156,10 @@ func TableRow(row []string, widths []int) string {
 	return strings.TrimRight(strings.Join(cells, "  "), " ") + "\n"
 }
 
-// Narrow returns the widths of the columns in a table of a width; 0 means no limit. It
+// narrow returns the widths of the columns in a table of a width; 0 means no limit. It
 // reduces columns, from the right, down to their least widths. If the table does not fit
-// then, Narrow first omits columns, which get the width 0.
-func Narrow(cols []Column, natural []int, width int) []int {
+// then, narrow first omits columns, which get the width 0.
+func narrow(cols []Column, natural []int, width int) []int {
 	widths := slices.Clone(natural)
 	if width == 0 {
 		return widths
