@@ -190,7 +190,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 			return r.run(cmd.Context(), may, own)
 		},
 	}
-	cmdFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), own.flags())
+	cmdFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), r.monitor.flags(), own.flags())
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)

@@ -98,6 +98,9 @@ func checkContext(of connect.Context) (key string, err error) {
 	if slices.Contains(of.Locks, "") {
 		return "locks", fmt.Errorf("locks of context %s: a glob is empty", of.Name)
 	}
+	if slices.ContainsFunc(of.Orders, func(text string) bool { return strings.Count(text, " then ") != 1 }) {
+		return "snoozed_orders", fmt.Errorf("snoozed_orders of context %s: an order is like 'cart:* then stock:*'", of.Name)
+	}
 	return "", nil
 }
 

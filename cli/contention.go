@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,10 +10,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/humanize"
-	"locktop/keyspace"
-	"locktop/keyspace/contention"
-	"locktop/keyspace/formats"
-	"locktop/keyspace/inspect"
+	"locktop/keyspace/order"
 	"locktop/tui"
 )
 
@@ -27,6 +22,7 @@ type contentionOptions struct {
 	classes  int
 	json     bool
 	folded   bool
+	order    bool
 }
 
 func (o *contentionOptions) flags() *pflag.FlagSet {
@@ -37,6 +33,7 @@ func (o *contentionOptions) flags() *pflag.FlagSet {
 	set.IntVar(&o.classes, "classes", 10, "print at most this `number` of classes, and of holders")
 	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
 	set.BoolVar(&o.folded, "folded", false, "print class;key;holder;waiter and milliseconds, for flame graphs")
+	set.BoolVar(&o.order, "order", false, "print in which order owners acquire locks while they hold others, by pattern of keys")
 	return set
 }
 
@@ -62,11 +59,16 @@ only poll: without --monitor their clients are asked at best. A connection is a 
 clients behind one count as one, unless each keeps a token of its own.
 
 With --monitor, MONITOR runs for the whole time, at most 1m, in a process of its own. It
-refuses above 5% of a core, and ends when the server becomes so busy.`,
+refuses above 5% of a core, and ends when the server becomes so busy. Then it also finds
+deadlocks of clients that only poll.
+
+With --order, it prints in which order owners acquired locks while they held others: two
+orders of the same locks can deadlock.`,
 		Example: `  locktop contention
   locktop contention --monitor --for 30s 'lock:orders:*'
   locktop contention --json | jq '.classes[] | select(.waiter_count_mean > 1)'
-  locktop contention --monitor --folded > waits.folded`,
+  locktop contention --monitor --folded > waits.folded
+  locktop contention --order --for 10m`,
 		Args: cobra.ArbitraryArgs,
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
 		r.match = append(r.match, args...)
@@ -78,8 +80,8 @@ func (o *contentionOptions) check() error {
 	switch {
 	case o.force && !o.monitor:
 		return usageErrorf("", "--force needs --monitor")
-	case o.json && o.folded:
-		return usageErrorf("", "--json and --folded exclude each other")
+	case o.folded && (o.json || o.order):
+		return usageErrorf("", "--folded excludes --json and --order")
 	case o.duration <= 0:
 		return usageErrorf("as in --for 1m", "--for: not a positive time")
 	case o.monitor && o.duration > maxMonitorTime:
@@ -91,9 +93,9 @@ func (o *contentionOptions) check() error {
 }
 
 func (p *program) contention(ctx context.Context, r *reading, o contentionOptions) error {
-	known := formats.WithUserPatterns(r.lock)
-	c := &contentionRun{program: p, reading: r, options: o, ledger: contention.NewLedger(known), names: contention.Commands(known)}
-	c.source = r.selected(r.watchOf(r.target, r.optionsOf(r.target)))
+	options := r.optionsOf(r.target)
+	c := &contentionRun{program: p, monitoring: newMonitoring(r), options: o, orders: options("", 0).Order}
+	c.source = r.selected(r.watchOf(r.target, options))
 	line := p.newProgressLine()
 	defer line.clear()
 	line.show("reading the locks")
@@ -104,7 +106,7 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.monitor {
-		if err := c.startMonitors(within); err != nil {
+		if err := c.start(within, o.duration, o.force); err != nil {
 			return err
 		}
 	}
@@ -125,8 +127,8 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case c.monitorErr != nil:
-		return monitorFailed(c.monitorErr)
+	case c.err != nil:
+		return monitorFailed(c.err)
 	case !c.last.Complete:
 		return incomplete(c.last)
 	}
@@ -136,16 +138,10 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 // contentionRun is a run of contention.
 type contentionRun struct {
 	*program
-	*reading
-	options    contentionOptions
-	source     tui.Source
-	ledger     *contention.Ledger
-	names      []string // of the commands that MONITOR is to show
-	last       keyspace.Snapshot
-	takenAt    time.Time // of the last snapshot
-	monitors   []*lockMonitor
-	began      time.Time // of MONITOR, on the local clock; zero = it does not run
-	monitorErr error     // why MONITOR has ended early
+	*monitoring
+	options contentionOptions
+	source  tui.Source
+	orders  *order.Graph
 }
 
 // settle reads all locks, and waits until the server reports their changes.
@@ -158,55 +154,9 @@ func (c *contentionRun) settle(ctx context.Context) (err error) {
 	return err
 }
 
-// startMonitors runs MONITOR on each server, and returns when all send their commands. The
-// servers of a Redlock receive the same attempts, so one of them is enough.
-func (c *contentionRun) startMonitors(ctx context.Context) error {
-	servers := c.target.Clients(ctx)
-	addrs := slices.Sorted(maps.Keys(servers))
-	if c.target.Multi.Redlock {
-		addrs = addrs[:min(1, len(addrs))]
-	}
-	limit := int(maxMonitorShare / inspect.MonitorCost.Seconds())
-	if c.options.force {
-		limit = 0
-	}
-	for _, addr := range addrs {
-		if !c.options.force {
-			if err := mayMonitor(ctx, c.scanner(servers[addr], 0)); err != nil {
-				return err
-			}
-		}
-		m, err := startLockMonitor(ctx, &c.flags, addr, c.names, c.options.duration+maxMonitorMore, limit)
-		if err != nil {
-			return err
-		}
-		c.monitors = append(c.monitors, m)
-	}
-	for _, m := range c.monitors {
-		<-m.began
-		if _, _, err := m.take(); err != nil {
-			return monitorFailed(err)
-		}
-	}
-	c.nameClients(ctx)
-	return nil
-}
-
-// nameClients gives the ledger the names of the connections, as far as the servers list them.
-func (c *contentionRun) nameClients(ctx context.Context) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	for _, rdb := range c.target.Clients(within) {
-		if list, _, err := c.scanner(rdb, 0).Clients(within, nil); err == nil {
-			c.ledger.Clients(list)
-		}
-	}
-}
-
 const (
 	contentionPause = 100 * time.Millisecond // between two reads of what the watch knows
 	contentionRest  = 10                     // the reads take at most one in so many parts of the time
-	watchLag        = 50 * time.Millisecond  // within which changes are known
 	// monitorLead is how long MONITOR runs before its figures count: then it is known who holds the locks,
 	// and who has asked before.
 	monitorLead = 300 * time.Millisecond
@@ -216,7 +166,7 @@ const (
 func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line progressLine) {
 	end := time.Now().Add(duration)
 	shown := time.Time{}
-	for ctx.Err() == nil && time.Now().Before(end) && c.monitorErr == nil {
+	for ctx.Err() == nil && time.Now().Before(end) && c.err == nil {
 		if now := time.Now(); line.live && now.Sub(shown) > time.Second {
 			line.show(fmt.Sprintf("watching the locks for %s", humanize.Left(end.Sub(now))))
 			shown = now
@@ -238,44 +188,19 @@ func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line 
 	}
 }
 
-// take gives the ledger a snapshot, and the commands up to it.
-func (c *contentionRun) take(snap keyspace.Snapshot) {
-	c.takenAt = time.Now()
-	ahead := snap.ClockAhead(c.takenAt)
-	if at := c.takenAt.Add(ahead - watchLag); at.After(snap.At) {
-		snap.At = at // no change was reported since the last read
-	}
-	c.last = snap
-	c.ledger.Snapshot(snap)
-	keys := slices.Concat(render.Each(snap.Locks, func(l *keyspace.Lock) string { return l.Key }),
-		render.Each(snap.Events, func(e keyspace.Event) string { return e.Lock.Key }))
-	until := c.takenAt
-	for _, m := range c.monitors {
-		m.add(keys)
-		ran, to, err := m.take()
-		if to.Before(until) {
-			until = to
-		}
-		for _, command := range ran {
-			c.ledger.Command(command.At, command.Addr, command.DB, command.Args)
-		}
-		if err != nil && c.monitorErr == nil {
-			c.monitorErr = err
-		}
-	}
-	if !c.began.IsZero() {
-		c.ledger.Monitored(contention.Span{From: c.began.Add(ahead), Until: until.Add(ahead)})
-	}
-}
-
 // print prints what was seen.
 func (c *contentionRun) print() error {
 	report := c.ledger.Report()
+	if c.options.order {
+		report.Orders = c.orders.Orders()
+	}
 	switch {
 	case c.options.folded:
 		return render.Folded(c.out, report)
 	case c.options.json:
 		return render.JSON(c.out, render.ContentionOf(report, c.last, c.options.classes))
+	case c.options.order:
+		return render.Orders(c.out, report, render.TerminalWidth(c.out))
 	}
 	return render.Contention(c.out, report, c.databases, c.options.classes, render.TerminalWidth(c.out))
 }

@@ -100,7 +100,7 @@ func TestContentionRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--force"}, exitUsage, "--force needs --monitor"},
 		{[]string{"--for", "0s"}, exitUsage, "--for: not a positive time"},
 		{[]string{"--monitor", "--for", "2m"}, exitUsage, "with --monitor, --for is at most 1 m"},
-		{[]string{"--json", "--folded"}, exitUsage, "exclude each other"},
+		{[]string{"--order", "--folded"}, exitUsage, "--folded excludes"},
 		{[]string{"--classes", "0"}, exitUsage, "--classes: not a positive number"},
 		{[]string{"--monitor", "--user", "nomonitor", "-a", "pw"}, exitFailure, "this user may not run MONITOR (it needs +monitor"},
 	} {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"locktop/cli/render"
 	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/servertest"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -48,6 +51,38 @@ func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
 		found := keyspace.Findings(snap)
 		check.True(t, len(found) == 3 && found[0].ID == "deadlock", "%+v", found)
 	})
+}
+
+// Two clients that poll for the lock of each other store nothing of their waits: MONITOR alone shows them.
+func TestADeadlockOfClientsThatPollIsFound(t *testing.T) {
+	t.Parallel()
+	addr := servertest.RedisForTest(t).Addr()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	for _, c := range [][2]string{{"svc-a", "lock:b"}, {"svc-b", "lock:a"}} {
+		send(t, addr, "SET", "lock:"+strings.TrimPrefix(c[0], "svc-"), c[0], "PX", 600_000)
+		rdb := namedClient(t, addr, c[0])
+		go func() {
+			for ctx.Err() == nil {
+				_ = rdb.SetNX(ctx, c[1], c[0], time.Minute)
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
+	}
+	const want = "svc-a waits for lock:b of svc-b, svc-b waits for lock:a of svc-a"
+	where := []string{"-u", "redis://" + addr}
+	locktop(t, append([]string{"contention", "--monitor", "--for", "1500ms"}, where...)...).prints(t, exitFine, "possible-deadlock: Possible deadlock between processes: "+want)
+	d := documentIn[render.ContentionDocument](t, locktop(t, append([]string{"contention", "--for", "100ms", "--json"}, where...)...))
+	check.True(t, len(d.Findings) == 0, "without MONITOR it finds %+v", d.Findings)
+	if !testtier.InLong() {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "polls.lockrec")
+	locktop(t, append([]string{"record", "--monitor", "--for", "6s", file}, where...)...)
+	locktop(t, "explain", file).prints(t, exitFine, "possible-deadlock", "svc-a waits for lock:b, which svc-b holds")
+	term := openTerminal(t, 140, 40, append(where, "--monitor")...)
+	term.want("Possible deadlock between processes: svc-a").press("o").want("possible deadlock with svc-b").press("enter").want("this is a")
+	term.quit()
 }
 
 func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {

@@ -292,7 +292,7 @@ func printRareKeys(p jsonPage) {
 			Watched: contention.Span{From: now, Until: now.Add(time.Minute)}, Monitored: contention.Span{From: now, Until: now.Add(time.Minute)},
 			Classes: []contention.Class{{Source: contention.Asked}, {Source: contention.Seen, Attempts: 1, Worst: "web-1", WorstShare: 1, P50: contention.Quantile{AtLeast: true}, P99: contention.Quantile{AtLeast: true}}},
 			Blames:  []contention.Blame{{Lock: id, Source: contention.Asked, Holder: "web-1"}},
-			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}},
+			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}}, Orders: []keyspace.Step{{First: "a", Second: "b", Count: 1, Owner: "web-1"}},
 		}, snap, 9),
 		"release": jsonRelease{Head: render.HeadOf(snap), TTLMS: 1, Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},
 		"explain": render.Stories{From: now, To: now, Damage: io.ErrUnexpectedEOF, Calm: []string{"a"}, Stories: []incident.Story{{

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"locktop/cli/connect"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
@@ -34,6 +33,7 @@ func (t *recordOptions) flags() *pflag.FlagSet {
 
 func (p *program) recordCommand() *cobra.Command {
 	var o recordOptions
+	var monitor monitorFlag
 	return p.readCommand(&cobra.Command{
 		Use:   "record FILE [flags]",
 		Short: "Record the locks to a file, for replay",
@@ -45,8 +45,12 @@ lines: zcat FILE | jq reads it.`,
   locktop record --redact --for 10m ticket-4711.lockrec`,
 		Args: func(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file") },
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
-		return p.record(ctx, r.target, &r.selection, o, args[0])
-	}, o.flags())
+		source, err := monitor.monitored(ctx, r, r.watchOf(r.target, r.optionsOf(r.target)))
+		if err != nil {
+			return err
+		}
+		return p.record(ctx, r.selected(source), o, args[0])
+	}, o.flags(), monitor.flags())
 }
 
 func (o *recordOptions) check() error {
@@ -56,7 +60,7 @@ func (o *recordOptions) check() error {
 	return nil
 }
 
-func (p output) record(ctx context.Context, t *connect.Target, s *selection, o recordOptions, name string) (err error) {
+func (p output) record(ctx context.Context, source tui.Source, o recordOptions, name string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -67,7 +71,7 @@ func (p output) record(ctx context.Context, t *connect.Target, s *selection, o r
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: s.selected(s.watchOf(t, s.optionsOf(t))), writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
+	rec := &recorder{source: source, writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ type screenRun struct {
 	flags     connect.Flags
 	selection selection
 	look      screenFlags
+	monitor   monitorFlag
 }
 
 // check returns an error for flags that are wrong.
@@ -122,14 +123,17 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 	if err != nil {
 		return err
 	}
-	g := &connector{connection: c, selection: r.selection, writeFlags: may, target: t}
+	g := &connector{connection: c, selection: r.selection, writeFlags: may, monitor: r.monitor, target: t}
 	defer g.close()
 	if may.write {
 		if _, err := g.allowWrite(ctx, true); err != nil {
 			return err
 		}
 	}
-	w := g.config(ctx, t)
+	w, err := g.config(ctx, t)
+	if err != nil {
+		return err
+	}
 	own.connection = c
 	if own.refusal(c, may) == nil {
 		w.Loader = own
@@ -177,6 +181,7 @@ type connector struct {
 	connection *connect.Flags
 	selection  selection
 	writeFlags writeFlags
+	monitor    monitorFlag
 	log        *auditLog
 
 	mu     sync.Mutex
@@ -209,7 +214,7 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 	}
 	g.replace(t)
 	g.connection, g.selection = c, s
-	return g.config(ctx, t), nil
+	return g.config(ctx, t)
 }
 
 // allowWrite implements [tui.Writer].
@@ -241,12 +246,16 @@ func (g *connector) replace(t *connect.Target) {
 }
 
 // config returns the configuration of the screen for a target.
-func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
+func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, error) {
 	s := g.selection
 	s.ownReads, s.rescans = new(inspect.OwnReads), new(atomic.Int64)
 	options := s.optionsOf(t)
+	source, err := g.monitor.monitored(ctx, &reading{*g.connection, s, t}, s.watchOf(t, options))
+	if err != nil {
+		return tui.Config{}, err
+	}
 	w := tui.Config{
-		Source: s.selected(s.watchOf(t, options)), Store: &rawReader{selection: &s, client: t.ClientOf},
+		Source: s.selected(source), Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
@@ -254,7 +263,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	if g.writeFlags.write {
 		w.Executor = executorOf(t, g.log, &s)
 	}
-	return w
+	return w, nil
 }
 
 // close closes the current target.

@@ -32,6 +32,8 @@ type selection struct {
 	limits limits
 	budget budget
 
+	snoozedOrders []string // of a context; see order.Graph
+
 	databases bool              // more than one; lines for people name the database
 	meter     *inspect.Meter    // adds up what the commands cost; may be nil
 	past      inspect.Past      // what an earlier process knew; may be nil
@@ -118,7 +120,7 @@ func (s *selection) keyOptions(db int) inspect.ScanOptions {
 // scanner returns a scanner for the selection in one database of one server.
 func (s *selection) scanner(rdb inspect.Client, db int) *inspect.Scanner {
 	o := s.options(db, s.budget.pace())
-	o.Order = new(order.Graph)
+	o.Order = &order.Graph{Snoozed: s.snoozedOrders}
 	return inspect.NewScanner(rdb, o)
 }
 

@@ -82,6 +82,7 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 		return err
 	}
 	s.lock = append(s.lock, of.Locks...)
+	s.snoozedOrders = of.Orders
 	for _, text := range of.Overdue {
 		if err := s.limits.Set(text); err != nil {
 			return usageErrorf("", "%w", overdueError(of, err))
@@ -150,7 +151,7 @@ type scanOptionsOf func(addr string, db int) inspect.ScanOptions
 // leaves and the orders of locks.
 func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
 	var mu sync.Mutex
-	budgets, past, orders := make(map[string]*inspect.Budget), new(inspect.Carryover), new(order.Graph)
+	budgets, past, orders := make(map[string]*inspect.Budget), new(inspect.Carryover), &order.Graph{Snoozed: s.snoozedOrders}
 	return func(addr string, db int) inspect.ScanOptions {
 		mu.Lock()
 		defer mu.Unlock()

@@ -25,7 +25,7 @@ import (
 // alwaysKnown are the keys of JSON whose 0 or false is a fact, whatever could be read. A key that may be
 // unknown does not belong here: it is absent then.
 var alwaysKnown = strings.Fields(`complete up db scanned_count command_count wait_ms ttl_ms length unreachable
-	lock_count held_share waited_ms longest_wait_ms client_count classes_omitted blocked_by_omitted story_count ongoing
+	lock_count count held_share waited_ms longest_wait_ms client_count classes_omitted blocked_by_omitted story_count ongoing
 	shows_waiters can_release can_extend duration_ms`)
 
 // oneOfEach makes one element in each list of a document, and nothing else.

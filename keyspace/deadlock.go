@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -270,15 +269,19 @@ func (d Deadlock) Problem() Problem {
 	return p
 }
 
+// Finding returns the deadlock as a finding of one of its locks.
+func (d Deadlock) Finding(lock ID, now time.Time) Finding {
+	return Finding{Problem: d.Problem(), Lock: lock, Text: d.Text(now)}
+}
+
 // deadlockFindings returns a finding for each lock of each deadlock.
 func deadlockFindings(deadlocks []Deadlock, now time.Time) map[ID]Finding {
 	all := make(map[ID]Finding)
 	for _, d := range deadlocks {
-		problem, text := d.Problem(), d.Text(now)
 		for _, w := range d.Waits {
-			id := w.Lock.ID()
-			if known, found := all[id]; !found || cmp.Compare(known.Severity, problem.Severity) < 0 {
-				all[id] = Finding{Problem: problem, Lock: id, Text: text}
+			f := d.Finding(w.Lock.ID(), now)
+			if known, found := all[f.Lock]; !found || known.Severity < f.Severity {
+				all[f.Lock] = f
 			}
 		}
 	}

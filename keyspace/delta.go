@@ -144,7 +144,7 @@ func sameHolder(a, b Holder) bool {
 }
 
 func sameWaiter(a, b Waiter) bool {
-	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.OvertakenBy == b.OvertakenBy && sameTime(a.Expires, b.Expires)
+	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.OvertakenBy == b.OvertakenBy && a.Polls == b.Polls && sameTime(a.Expires, b.Expires)
 }
 
 func sameVote(a, b Vote) bool {

@@ -22,6 +22,9 @@ type Step struct {
 	Locks         [2]ID  // of that time
 }
 
+// Order returns the two locks in their order.
+func (s *Step) Order() string { return s.First + " then " + s.Second }
+
 // Problem returns what kind of inversion it is.
 func (i Inversion) Problem() Problem {
 	p := Problem{"possible-lock-order", Info, finding, "processes acquire locks in different orders, maybe in several threads",
@@ -36,7 +39,7 @@ func (i Inversion) Problem() Problem {
 func (i Inversion) Text() string {
 	orders, owners := make([]string, len(i.Steps)), make([]string, len(i.Steps))
 	for n, s := range i.Steps {
-		orders[n] = fmt.Sprintf("%s then %s (%s)", s.First, s.Second, humanize.Plural(s.Count, "time"))
+		orders[n] = fmt.Sprintf("%s (%s)", s.Order(), humanize.Plural(s.Count, "time"))
 		owners[n] = s.Owner
 	}
 	who, so := "Threads", "they can deadlock"
@@ -46,8 +49,8 @@ func (i Inversion) Text() string {
 	return fmt.Sprintf("%s acquire %s: %s. First seen of %s.", who, strings.Join(orders, ", "), so, strings.Join(owners, ", "))
 }
 
-// finding returns the inversion as a finding of the lock that is acquired first.
-func (i Inversion) finding() Finding {
+// Finding returns the inversion as a finding of the lock that is acquired first.
+func (i Inversion) Finding() Finding {
 	return Finding{Problem: i.Problem(), Lock: i.Steps[0].Locks[0], Text: i.Text()}
 }
 

@@ -175,7 +175,7 @@ type Holder struct {
 	ConnectedAt    time.Time     `json:"connected_at,omitzero"`    // if it is disconnected: when its connection was listed last
 }
 
-// Waiter is a client that waits for the lock, as far as the format shows it.
+// Waiter is a client that waits for the lock, as far as the format or MONITOR shows it.
 type Waiter struct {
 	ID          string    `json:"id,omitzero"`
 	Mode        Mode      `json:"mode,omitzero"`
@@ -183,6 +183,7 @@ type Waiter struct {
 	Seen        time.Time `json:"seen,omitzero"`         // if Since is zero: when the waiter was first seen; zero = in no earlier read
 	Expires     time.Time `json:"expires,omitzero"`      // when the waiter counts as dead unless it refreshes its entry; zero = unknown
 	OvertakenBy int       `json:"overtaken_by,omitzero"` // number of later waiters that got the lock first, as far as was watched
+	Polls       bool      `json:"polls,omitzero"`        // MONITOR has shown its attempts; the format does not store it
 }
 
 // Name returns the text that names the holder on a screen: its label or, without one,

@@ -24,7 +24,7 @@ func ServerFindings(s Snapshot) (all []Finding) {
 	}
 	all = appendFindings(all, snapshotRules(), s, Finding{}, s.At)
 	for _, i := range s.Inversions {
-		all = append(all, i.finding())
+		all = append(all, i.Finding())
 	}
 	return all
 }

@@ -29,8 +29,8 @@ func (n *lane) past(v timeWindow) contention.Past {
 	}
 	p.Held = n.busy(v, false)
 	p.Waits = n.waitsIn(v)
-	if slices.ContainsFunc(p.Waits, func(w holds.Wait) bool { return w.Source != holds.Asked }) {
-		p.Source = contention.Stored
+	if i := slices.IndexFunc(p.Waits, func(w holds.Wait) bool { return w.Source != holds.Asked }); i >= 0 {
+		p.Source = p.Waits[i].Source
 	}
 	if n.exact {
 		p.Source = exact

@@ -292,7 +292,7 @@ func waitCell(v lockView, _ int) widget.Cell {
 	case n == 0:
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.waitStyle(), Text: humanize.Count(n)}
+	return widget.Cell{Style: v.waitStyle(), Text: v.state.atLeast(len(v.Waiters) > 0 && v.Waiters[0].Polls, humanize.Count(n))}
 }
 
 // waitStyle is the style of the number of waiters, by the longest wait.

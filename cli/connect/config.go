@@ -33,6 +33,7 @@ type Context struct {
 	Theme        string   `yaml:"theme" example:"dark" about:"colour theme of the screen, as in --theme"`
 	Locks        []string `yaml:"locks" default:"[]" about:"globs of keys that are locks, as in --lock"`
 	Overdue      []string `yaml:"overdue" default:"[]" about:"times after which a hold is overdue, as in --overdue"`
+	Orders       []string `yaml:"snoozed_orders" default:"[]" about:"orders of locks that are no finding, as the finding lock-order names them: 'cart:* then stock:*'"`
 }
 
 // loadContext reads one context from the configuration file.

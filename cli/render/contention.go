@@ -30,6 +30,27 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 		})
 		Rows(&out, []Column{{"HOLDER", 14, 0}, {"LOCK", 12, 0}, {"CLIENTS", 0, 0}, {"TOTAL", 0, 0}, {"LONGEST", 0, 0}, {"KNOWN BY", 0, 0}}, blames, width)
 	}
+	writeFindings(&out, r)
+	fmt.Fprintf(&out, "%s\n", watchedFor(r))
+	return Written(w, out.String())
+}
+
+// writeFindings prints the deadlocks and the inversions.
+func writeFindings(out *strings.Builder, r contention.Report) {
+	for _, f := range r.Findings {
+		fmt.Fprintf(out, "\n%s: %s %s\n", f.ID, widget.Plain(f.Text), Remedy(f))
+	}
+}
+
+// Orders prints in which order owners acquire locks, and which of the orders can deadlock.
+func Orders(w io.Writer, r contention.Report, width int) error {
+	var out strings.Builder
+	var rows [][]string
+	for _, s := range r.Orders {
+		rows = append(rows, []string{ShortKey(s.First), ShortKey(s.Second), humanize.Count(s.Count), ShortKey(s.Owner)})
+	}
+	Rows(&out, []Column{{"FIRST", 12, 0}, {"THEN", 12, 0}, {"TIMES", 0, 0}, {"FIRST SEEN OF", 14, 0}}, rows, width)
+	writeFindings(&out, r)
 	fmt.Fprintf(&out, "%s\n", watchedFor(r))
 	return Written(w, out.String())
 }
@@ -115,6 +136,18 @@ type ContentionDocument struct {
 	ClassesOmitted   int               `json:"classes_omitted"`
 	BlockedBy        []ContentionBlame `json:"blocked_by"` // those with the most waiting first
 	BlockedByOmitted int               `json:"blocked_by_omitted"`
+	Findings         []KeyedFinding    `json:"findings"`        // deadlocks, and orders of locks that can deadlock
+	Orders           []LockOrder       `json:"orders,omitzero"` // absent: not asked for
+}
+
+// LockOrder is an order in which owners acquire two locks, of two classes or of one.
+type LockOrder struct {
+	Outer    string `json:"outer"`
+	Inner    string `json:"inner"`
+	Count    int    `json:"count"`
+	Holder   Holder `json:"holder"` // of the first time
+	OuterKey string `json:"outer_key"`
+	InnerKey string `json:"inner_key"`
 }
 
 // Span is a time on the server's clock.
@@ -167,6 +200,12 @@ func ContentionOf(r contention.Report, last keyspace.Snapshot, n int) Contention
 	d := ContentionDocument{
 		Span: spanOf(r.Watched), Complete: last.Complete, Problems: Each(last.Problems, Text), Classes: Each(classes, classOf),
 		ClassesOmitted: len(r.Classes) - len(classes), BlockedByOmitted: len(r.Blames) - len(blames),
+		Findings: Each(r.Findings, KeyedFindingOf),
+	}
+	if r.Orders != nil {
+		d.Orders = Each(r.Orders, func(s keyspace.Step) LockOrder {
+			return LockOrder{Text(s.First), Text(s.Second), s.Count, Holder{Label: Text(s.Owner)}, Text(s.Locks[0].Key), Text(s.Locks[1].Key)}
+		})
 	}
 	if r.Monitored.Duration() > 0 {
 		d.Monitored = new(spanOf(r.Monitored))

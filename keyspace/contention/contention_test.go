@@ -1,6 +1,7 @@
 package contention_test
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -316,5 +317,57 @@ func TestAReadBeforeItsCommandMakesNoFlagOfAToken(t *testing.T) {
 	g.Monitored(contention.Span{From: began, Until: after(2000)})
 	for _, w := range g.Report().Waits {
 		check.True(t, w.Holder != "", "%+v waits for nobody", w)
+	}
+}
+
+// Two owners deadlock that poll for the lock of each other: their attempts are the evidence.
+func TestADeadlockOfClientsThatPollIsSeen(t *testing.T) {
+	t.Parallel()
+	const thread1, thread2 = "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
+	for _, c := range []struct {
+		name, a, b string   // who holds the locks a and b
+		poll       []string // for 3 s
+		once       []string // before
+		want       string
+		from, to   int // of the polls; 0, 0 = 100 to 3000
+	}{
+		{"a token for all locks", "svc-a", "svc-b", []string{"x: set b svc-a nx", "y: set a svc-b nx"}, nil, "possible-deadlock: Possible deadlock between processes: svc-a waits for b of svc-b, svc-b waits for a of svc-a. No deadline ends it.", 0, 0},
+		{"connections of a pool", "svc-a", "svc-b", []string{"x: set b svc-a nx", "z: set b svc-a nx", "y: set a svc-b nx"}, nil, "possible-deadlock", 0, 0},
+		{"threads", thread1, thread2, []string{"x: set b " + thread1 + " nx", "y: set a " + thread2 + " nx"}, nil, "deadlock: Deadlock: ", 0, 0},
+		{"a connection that has acquired a lock", "", "", []string{"x: set b " + tokenA + " nx", "y: set a " + tokenB + " nx"}, []string{"x: set a one nx", "y: set b two nx"}, "possible-deadlock: Possible deadlock between processes: x:1 waits for b of y:1, y:1 waits for a of x:1.", 0, 0},
+		{"a connection of several threads", "", "", []string{"x: set b " + tokenA + " nx", "x: set c " + tokenA + " nx", "y: set a " + tokenB + " nx"}, []string{"x: set a one nx", "y: set b two nx"}, "", 0, 0},
+		{"a connection whose tokens are threads", "", "", []string{"x: set b " + thread1 + " nx", "y: set a " + thread2 + " nx"}, []string{"x: set a one nx", "y: set b two nx"}, "", 0, 0},
+		{"nobody polls", "svc-a", "svc-b", nil, nil, "", 0, 0},
+		{"one of them tries once", "svc-a", "svc-b", []string{"x: set b svc-a nx"}, []string{"y: set a svc-b nx"}, "", 0, 0},
+		{"a value that all clients write", "1", "2", []string{"x: set b 1 nx", "y: set a 2 nx"}, nil, "", 0, 0},
+		{"they give up", "svc-a", "svc-b", []string{"x: set b svc-a nx", "y: set a svc-b nx"}, nil, "", 100, 1500},
+		{"they have just begun", "svc-a", "svc-b", []string{"x: set b svc-a nx", "y: set a svc-b nx"}, nil, "", 2500, 3000},
+	} {
+		last := []*keyspace.Lock{lock("a", "set-nx", cmp.Or(c.a, "one")), lock("b", "set-nx", cmp.Or(c.b, "two")), lock("c", "set-nx", "svc-c")}
+		for _, l := range last {
+			l.Holders[0].Seen = after(60)
+		}
+		first, g := last, ledger()
+		if c.a == "" {
+			first = []*keyspace.Lock{lock("a", "set-nx"), lock("b", "set-nx"), last[2]}
+		}
+		g.Snapshot(snapshot(0, first...))
+		for _, one := range c.once {
+			commands(g, 50, one)
+		}
+		g.Snapshot(snapshot(60, last...))
+		for ms := cmp.Or(c.from, 100); ms < cmp.Or(c.to, 3000); ms += 100 {
+			for _, one := range c.poll {
+				commands(g, ms, one)
+			}
+		}
+		g.Monitored(contention.Span{From: began, Until: after(3000)})
+		g.Snapshot(snapshot(3000, last...))
+		got := ""
+		for _, f := range g.Report().Findings {
+			got += f.ID + ": " + f.Text
+		}
+		check.True(t, c.from == 0 || len(g.Waiters(snapshot(3000, last...), nil)) == 0, "%s: a client waits that may not", c.name)
+		check.True(t, strings.HasPrefix(got, c.want) && (c.want != "" || got == ""), "%s: the findings are %q, want %q", c.name, got, c.want)
 	}
 }

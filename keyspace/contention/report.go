@@ -18,6 +18,9 @@ type Report struct {
 	Classes   []Class   // those with the most waiting first
 	Blames    []Blame   // those with the most waiting first
 	Waits     []Blocked // by lock, holder and waiter, in this order
+	// Findings are the deadlocks at the end, also of clients that MONITOR shows, and the locks that owners acquire in different orders.
+	Findings []keyspace.Finding
+	Orders   []keyspace.Step // in which owners acquire locks; set by the caller
 }
 
 // Span is a time on the clock of a server.
@@ -98,10 +101,15 @@ func (f Past) waited() (sum time.Duration) {
 // counts: no source shows more than there is.
 func (g *Ledger) Report() Report {
 	r := Report{Watched: g.watched, Monitored: g.monitored}
-	sums := make(map[classID]*Sum)
+	sums, called := make(map[classID]*Sum), make(map[string]string)
 	for _, id := range slices.SortedFunc(maps.Keys(g.locks), keyspace.ID.Compare) {
 		a := g.locks[id]
 		f, names := g.judge(a)
+		if last := len(f.Holds) - 1; last >= 0 {
+			for _, h := range f.Holds[last].Holders {
+				called[h.Name()] = names.holder(f.Holds[last], h.ID)
+			}
+		}
 		class := classID{id.DB, keyspace.ClassOf(id.Key)}
 		if sums[class] == nil {
 			sums[class] = new(Sum)
@@ -118,6 +126,15 @@ func (g *Ledger) Report() Report {
 		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Held, a.Held), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(r.Blames, func(a, b Blame) int { return cmp.Compare(b.Total, a.Total) })
+	for _, d := range keyspace.Deadlocks(g.Waiters(g.before, nil).AddTo(g.before, keyspace.Snapshot{})) {
+		for i := range d.Waits {
+			d.Waits[i].Owner, d.Waits[i].For = cmp.Or(called[d.Waits[i].Owner], d.Waits[i].Owner), cmp.Or(called[d.Waits[i].For], d.Waits[i].For)
+		}
+		r.Findings = append(r.Findings, d.Finding(d.Waits[0].Lock.ID(), g.before.At))
+	}
+	for _, i := range g.before.Inversions {
+		r.Findings = append(r.Findings, i.Finding())
+	}
 	return r
 }
 
@@ -133,7 +150,11 @@ func (g *Ledger) judge(a *account) (Past, names) {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
+		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds}
+		for _, one := range w.waits() {
+			one.Waiter = n.of(one.last)
+			seen.Waits = append(seen.Waits, one.Wait)
+		}
 		if seen.PerSecond() >= best.PerSecond() {
 			best = seen
 		}

@@ -249,17 +249,23 @@ func (w *asking) stopped(at time.Time, token string) bool {
 	return at.Sub(w.last.at) > limit
 }
 
-// waits returns the waits that the refused attempts show. A wait begins with the first refused
+// seenWait is a wait that attempts show.
+type seenWait struct {
+	holds.Wait
+	last try
+}
+
+// waits returns the waits that the refused attempts show, without names. A wait begins with the first refused
 // attempt. It ends with a success, or with the last attempt. One that begins before the span of
 // MONITOR, or so soon after its begin that the client may have asked before, is a lower bound.
-func (w *witness) waits(name func(try) string) (all []holds.Wait) {
+func (w *witness) waits() (all []seenWait) {
 	monitored := w.monitored
 	who := w.identify()
 	open := make(map[waiter]*asking)
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		one := holds.Wait{Waiter: name(with), Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}
+		one := seenWait{holds.Wait{Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}, with}
 		if o.first.at.Sub(monitored.From) <= max(o.pause, readJitter) {
 			one.From = holds.Moment{At: keyspace.Later(o.first.at, monitored.From), Grade: holds.NotAfter}
 		}

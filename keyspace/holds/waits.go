@@ -16,7 +16,11 @@ func (a *account) join(w keyspace.Waiter, at time.Time) {
 			from.At = a.ended[i].To.At
 		}
 	}
-	a.waiting = append(a.waiting, Wait{Waiter: w.ID, Clients: 1, Source: Stored, From: from, Seen: at, Proven: at})
+	source := Stored
+	if w.Polls {
+		source = Seen
+	}
+	a.waiting = append(a.waiting, Wait{Waiter: w.ID, Clients: 1, Source: source, From: from, Seen: at, Proven: at})
 }
 
 // since returns since when a client waits that was read at a time.
@@ -120,7 +124,8 @@ type Waiting struct {
 	Last  time.Time     // until when one waited; zero = none did
 }
 
-// Waiting returns how the clients waited that the library stores, or of which it stores the number.
+// Waiting returns how the clients waited that the library stores, or of which it stores the number, and those that
+// MONITOR has shown.
 func (p Past) Waiting(from, to time.Time) (all Waiting) {
 	type change struct {
 		at      time.Time
@@ -128,7 +133,7 @@ func (p Past) Waiting(from, to time.Time) (all Waiting) {
 	}
 	var changes []change
 	for w := range p.Waits {
-		if part, ok := w.In(from, to); ok && w.Source == Stored {
+		if part, ok := w.In(from, to); ok && w.Source != Asked {
 			changes = append(changes, change{part.From.At, w.Clients}, change{part.To.At, -w.Clients})
 		}
 	}

@@ -105,6 +105,16 @@ func crowd() (story string) {
 	return story + " 1+stock:5 1-stock:5 1-cart:63 1+mail"
 }
 
+func TestASnoozedOrderIsNoFinding(t *testing.T) {
+	for snoozed, want := range map[string]int{"stock:* then cart:*": 0, "cart:* then stock:*": 0, "cart:* then mail:*": 1} {
+		g := &Graph{Snoozed: []string{snoozed}}
+		g.Learn(events("1+cart:1 1+stock:5 1-stock:5 1-cart:1 2+stock:9 2+cart:2 2-cart:2 2-stock:9"+strings.Repeat(" 1+cart:1 1+stock:5 1-stock:5 1-cart:1", 2)), 0)
+		check.Equal(t, len(g.Inversions()), want, "inversions without %s", snoozed)
+		all := g.Orders()
+		check.True(t, len(all) == 2 && all[0].Order() == "cart:* then stock:*" && all[0].Count == 3 && all[1].Owner == thread2, "the orders are %+v", all)
+	}
+}
+
 // An order counts only if it is larger than the errors of its times.
 func TestAnOrderThatMayHaveBeenTheOtherOneIsNone(t *testing.T) {
 	for late, want := range map[time.Duration]int{4 * time.Millisecond: 1, 5 * time.Millisecond: 0} {
