@@ -80,7 +80,7 @@ type edge struct {
 	second                   node
 	certain                  bool // the first owner is a thread
 	firstWrites, secondWrite bool // not only readers hold the lock
-	crossed                  bool // once, the first hold ended before the second: two threads of an owner do that
+	crossed                  bool // once, the first hold ended before the second, by more than the error: two threads of an owner do that
 	gates                    []keyspace.ID
 	last                     time.Time
 }
@@ -207,7 +207,7 @@ func (g *Graph) settle(owner string, s *session, now time.Time) {
 		for _, b := range s.holds {
 			late := a.err + b.err
 			if (!a.to.IsZero() || !b.to.IsZero()) && a.seen && b.seen && b.from.Sub(a.from) > late && a.until(now).Sub(b.from) > late {
-				g.add(owner, a, b, s.gates(a, b, now), b.to.IsZero() || b.to.After(a.until(now)))
+				g.add(owner, a, b, s.gates(a, b, now), b.to.IsZero() || b.to.Sub(a.until(now)) > late)
 			}
 		}
 	}

@@ -124,6 +124,9 @@ func TestAnOrderThatMayHaveBeenTheOtherOneIsNone(t *testing.T) {
 		g = new(Graph)
 		g.Learn(events("1+cart:1 1+a 1+stock:5 1-cart:1 1-stock:5 1-a 2+stock:9 2+a 2+cart:2 2-stock:9 2-cart:2 2-a"), late)
 		check.Equal(t, min(1, len(g.Inversions())), want, "the first hold ends 10 ms after the second begins, read up to %v late", late)
+		g = new(Graph)
+		g.Learn(events(strings.Repeat(" p+cart:1 p?a p-a p+stock:5 p?a p-a p-cart:1 p-stock:5 q+stock:9 q?a q-a q+cart:2 q?a q-a q-cart:2 q-stock:9", 3)), late)
+		check.Equal(t, len(g.Inversions()), 1-want, "inversions of a process whose first hold ends 10 ms before the second, read up to %v late", late)
 	}
 	found := events("1+cart:1 1+stock:5 1-stock:5 1-cart:1 2+stock:9 2+cart:2 2-cart:2 2-stock:9")
 	found[1].Holder.Late = 20 * time.Millisecond
