@@ -41,7 +41,7 @@ func docBlocks(t *testing.T) (all []docBlock) {
 // docPages returns the names of the pages for people.
 func docPages(t *testing.T) (pages []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md", "lab/docs/oracle.md", "lab/docs/reliability.md"} {
 		found := check.Must(filepath.Glob("../" + pattern))(t)
 		for _, path := range found {
 			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
@@ -267,6 +267,22 @@ func TestTheVariablesFlagsAndExitCodesOfTheDocsExist(t *testing.T) {
 			check.True(t, compiled(`(?m)(^  |, )`+at[1]+`\b`).MatchString(exitCodes), "%s: there is no exit code %s", page, at[1])
 		}
 	}
+}
+
+// A page is short enough to be read: the reference pages, which have tables alone, do not count.
+func TestThePagesAreShort(t *testing.T) {
+	words := 0
+	for _, page := range docPages(t) {
+		text := compiled("(?ms)^ *```.*?^ *```").ReplaceAllString(readText(t, "../"+page), "")
+		for _, paragraph := range compiled(`\n\s*\n|\n(?:[*-]|\d+\.) `).Split(text, -1) {
+			n := len(strings.Fields(paragraph))
+			check.True(t, n <= 100 || compiled(`^\s*[|>]`).MatchString(paragraph) || strings.Contains(page, "decisions/"), "%s: a paragraph of %d words: %s", page, n, paragraph)
+		}
+		if compiled(`^(README|docs/(architecture|contention|export|library|load|operators|stuck-lock))\.md$`).MatchString(page) {
+			words += len(compiled(`\S*\pL\S*|\S*\d\S*`).FindAllString(readText(t, "../"+page), -1))
+		}
+	}
+	check.True(t, words <= 16_000, "the pages for people have %d words", words)
 }
 
 func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {

@@ -48,9 +48,11 @@ var docRules = []docRule{
 	{command: `--load --control`, way: onScreen, asks: "m shows ", answer: []string{"m", "a"}, prints: `waiting for 4 agents`, code: exitInterrupted, seed: whatever},
 	{command: `--sentinel-user ann`, way: onScreen, prints: docLock, code: exitInterrupted, knows: "getex"}, // Sentinels have users since Redis 6.2
 	{command: `^(\./)?locktop (-|$)`, way: onScreen, prints: docLock, code: exitInterrupted},
-	{command: `^locktop explain (KEY|lock:\S+) .*--at `, prints: `^A client deleted lock:orders:4711 at 03:12:00`, seed: whatever},
+	{command: `^(\./)?locktop explain (KEY|lock:\S+) .*--at `, prints: `^A client deleted lock:orders:4711 at 03:12:00`, seed: whatever},
 	{command: `^(\./)?locktop explain --at `, prints: `^1 incident from `, seed: whatever},
 	{command: `^locktop replay (.* --at .*|DIRECTORY)$`, way: onScreen, prints: `lock:a\b`, code: exitInterrupted, seed: whatever},
+
+	{command: `^redis-cli -u redis://`, prints: `^OK`, seed: whatever, needs: "redis-cli"},
 
 	// commands that read
 	{command: `^\./locktop list --stuck --fail-if-stuck$`, prints: `never-expires`, code: exitFindings},

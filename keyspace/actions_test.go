@@ -2,8 +2,6 @@ package keyspace_test
 
 import (
 	"errors"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,13 +131,10 @@ func TestALockWhoseDeadlineIsFixedCanBeReleased(t *testing.T) {
 }
 
 // The screen and the commands put their words into the places of a remedy.
-func TestAProblemHasOneMeaningInTheDocsAndARemedyWithoutKeysAndCommands(t *testing.T) {
-	page := string(check.Must(os.ReadFile("../docs/stuck-lock.md"))(t))
+func TestAProblemIsListedOnceWithARemedyWithoutKeysAndCommands(t *testing.T) {
 	seen := map[keyspace.Problem]bool{}
 	for _, p := range slices.Concat(keyspace.FindingProblems(), slices.DeleteFunc(keyspace.Causes(), func(p keyspace.Problem) bool { return p.Remedy != "" })) {
 		check.False(t, seen[p], "%v is listed twice", p)
-		row := regexp.MustCompile("(?m)^\\| `" + p.ID + "` \\| .*" + regexp.QuoteMeta(p.Meaning))
-		check.True(t, row.MatchString(page), "the docs do not say that %s means: %s", p.ID, p.Meaning)
 		check.False(t, strings.Contains(p.Remedy, "locktop") || strings.Contains(p.Remedy, "--") || strings.Contains(p.Remedy, "screen"), "%s", p.Remedy)
 		seen[p] = true
 	}

@@ -15,9 +15,9 @@ import (
 	"locktop/internal/check"
 )
 
-var update = flag.Bool("update", false, "write what docs/reliability.md says of the tests anew")
+var update = flag.Bool("update", false, "write what lab/docs/reliability.md says of the tests anew")
 
-const reliabilityPage = "docs/reliability.md"
+const reliabilityPage = "lab/docs/reliability.md"
 
 // row is a table row of the page: the number of a scenario or promise, its
 // text, and the tests, which this test generates.

@@ -24,7 +24,7 @@ type told struct {
 func causes() map[Cause]told {
 	return map[Cause]told{
 		HolderGone:       {"a connection with its name was seen, and has ended; it was not renewed later", saysGone, unknownGone, nextGone},
-		NeverExpires:     {"the same, without a deadline", saysGone, unknownGone, nextForever},
+		NeverExpires:     {"as of holder-gone, without a deadline", saysGone, unknownGone, nextForever},
 		ExpiredConnected: {"a connection with its name was seen, and was not seen to end. It was renewed, or the hold lasted more than twice as long as 99 % of the others", saysRanOut, unknownWorked, nextRanOut},
 		RenewalsStopped:  {"it was renewed, and the lock expired; no connection has its name", saysStopped, unknownWorked, nextRanOut},
 		TTLTooShort:      {"another client acquires the lock immediately after the expiry: while the holder is connected, or several times in a row", saysTooShort, unknownTooShort, nextTooShort},

@@ -44,7 +44,7 @@ func passFamilies() []family {
 			}
 		}, true},
 		{"locktop_last_answer_timestamp_seconds", gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
-		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned since the target answers, and each key that may be a lock could be read.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
+		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned since the target answers, each key that may be a lock could be read, and no replica has lost its master; with 0, counts of locks and findings are lower bounds.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
 		{"locktop_pass_last_timestamp_seconds", gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()
 			p.time(end)
@@ -54,7 +54,7 @@ func passFamilies() []family {
 				p.number(took.Seconds())
 			}
 		}, false},
-		{"locktop_keys_seen", gauge, "Keys in the databases that are scanned.", func(p *page, t *target) {
+		{"locktop_keys_seen", gauge, "Keys in the databases that are scanned; absent while it is not known.", func(p *page, t *target) {
 			p.known(t.reading.Cost.Keys > 0 || t.reading.Scanned(), int(t.reading.Cost.Keys))
 		}, false},
 		{"locktop_server_busy_seconds_total", counter, "How long the servers were busy with the commands of locktop.", func(p *page, t *target) { p.number(t.reading.ServerTime.Seconds()) }, true},
@@ -74,16 +74,16 @@ func passFamilies() []family {
 // lockFamilies lists the metrics of locks by format.
 func lockFamilies(o Options) []family {
 	return []family{
-		{"locktop_locks", gauge, "Locks by their state.", byGroup(func(p *page, id []string, g *group) {
+		{"locktop_locks", gauge, "Locks by their state: held, read, write, free, waiting, stuck, partial (a Redlock without a majority) or expired (the deadline in the value is over).", byGroup(func(p *page, id []string, g *group) {
 			for _, s := range keyspace.States() {
 				p.number(float64(g.gauges.locks[s]), append(id, "state", string(s))...)
 			}
 		}), false},
-		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them; absent for one that shows none.", byGroup(func(p *page, id []string, g *group) {
+		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them; absent for a format that shows none, unless one is seen.", byGroup(func(p *page, id []string, g *group) {
 			p.known(g.gauges.waiters > 0 || !o.hides(id[len(id)-1]), g.gauges.waiters, id...)
 		}), false},
-		{"locktop_oldest_hold_timestamp_seconds", gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
-		{"locktop_findings", gauge, "Problems of locks and servers; no 0 before all keys were read.", func(p *page, t *target) {
+		{"locktop_oldest_hold_timestamp_seconds", gauge, "Begin of the longest hold, or when it was first seen.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
+		{"locktop_findings", gauge, "Problems of locks and servers; absent in place of 0 until all keys were read. With --classes of one database and class.", func(p *page, t *target) {
 			for _, k := range slices.SortedFunc(maps.Keys(t.findings), func(a, b keyspace.Problem) int {
 				return cmp.Or(cmp.Compare(a.ID, b.ID), int(a.Severity)-int(b.Severity))
 			}) {
@@ -92,12 +92,12 @@ func lockFamilies(o Options) []family {
 				}
 			}
 		}, false},
-		{"locktop_events_total", counter, "Changes of locks.", byGroup(func(p *page, id []string, g *group) {
+		{"locktop_events_total", counter, "Changes of locks, as locktop watch prints them.", byGroup(func(p *page, id []string, g *group) {
 			for _, k := range keyspace.EventKinds() {
 				p.number(float64(g.events[k]), append(id, "event", string(k))...)
 			}
 		}), true},
-		{"locktop_events_dropped_total", counter, "Changes that locktop saw and did not count, because there were too many between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
+		{"locktop_events_dropped_total", counter, "Changes that locktop saw and did not count, because there were more than 20,000 between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
 		{"locktop_hold_seconds", histogramType, "Duration of the holds that ended and whose begin is known.", byGroup(func(p *page, id []string, g *group) {
 			p.distribution(&g.holds, id)
 		}), true},
@@ -184,10 +184,10 @@ func classFamilies() []family {
 	}
 	return []family{
 		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", each(func(p *page, c classGauges, labels ...string) { p.number(float64(c.locks), labels...) }), false},
-		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class, as far as their formats show them; absent if none does.", each(func(p *page, c classGauges, labels ...string) {
+		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class, as far as their formats show them; absent if none is seen and some formats show none.", each(func(p *page, c classGauges, labels ...string) {
 			p.known(c.waiters > 0 || c.hiding == 0, c.waiters, labels...)
 		}), false},
-		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, sampled: clients that only poll count as one for each lock, and between two updates as many count as waited at both.", func(p *page, t *target) {
+		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, sampled: clients that only poll count as one for each lock, and between two updates as many count as waited at both. One that leaves while another comes counts as one that stays.", func(p *page, t *target) {
 			for _, id := range slices.SortedFunc(maps.Keys(t.blocked), classID.compare) {
 				p.number(t.blocked[id].Seconds(), "db", strconv.Itoa(id.db), "class", id.name)
 			}
