@@ -250,6 +250,7 @@ func printLoad(p jsonPage) {
 		check.NoError(p, r.Baseline.Add(check.Must(json.Marshal(r))(p)))
 	}
 	p.hasEach("load", string(check.Must(json.Marshal(r))(p)))
+	p.hasEach("suite", string(check.Must(json.Marshal(report.Suite{Rows: []report.Row{{Report: &r}, {}}}))(p)))
 	p.hasEach("load event", string(check.Must(json.Marshal(loadgen.Event{
 		Seq: 1, At: now, Kind: loadgen.Expired, Key: "k", More: []string{"l"}, Client: 1, Token: "t", Fence: 2, Shared: true, Depth: 2, Fault: loadgen.Freeze,
 		Took: time.Second, Text: "text", Deadline: now, Told: now,

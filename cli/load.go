@@ -39,6 +39,8 @@ type loadOptions struct {
 
 	json    bool
 	files   outputFiles
+	suite   bool
+	repeat  int
 	control string
 	agents  int
 	joining time.Duration
@@ -96,6 +98,8 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	load.StringArrayVar(&o.baselines, "baseline", nil, "`file` with an earlier report, of --json, to compare with; may be repeated: from three on, the noise is known")
 	load.StringVar(&o.exec, "exec", "", "`command` of a client process, for the shell: locktop starts one per client, and they lock instead of its own clients")
 	load.StringVar(&o.versus, "versus", "", "`locks` to run at the same time and compare with: kinds, or {exec: COMMAND}, with commas between them")
+	load.BoolVar(&o.suite, "suite", false, "run the scenarios of the suite one after another, or only the one with the name, and print one table")
+	load.IntVar(&o.repeat, "repeat", 1, "`number` of runs of each row of the suite, with different seeds; the worst one counts")
 	load.StringVar(&o.asClient, "as-client", "", "be a client process for --exec, with locks of this `kind`")
 	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kinds redlock and classic/quorum-semaphore, and for --exec")
 	load.BoolVar(&o.demo, "demo", false, "run on servers that locktop starts and stops")
@@ -144,6 +148,7 @@ inconclusive: a server was unreachable, or a scene did not show its claim;
   locktop load --baseline before.json --threshold 'wait.p99 < 110% of baseline'
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
   locktop load freeze --exec 'python3 my_client.py' --versus mutex --clients 10
+  locktop load --suite --exec 'python3 my_client.py' --demo
   locktop load hot-key --control redis://ctl:6379 --agents 4 --clients 2000
   locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
 		Args: oneOrNone,
@@ -157,6 +162,12 @@ inconclusive: a server was unreachable, or a scene did not show its claim;
 }
 
 func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, args []string) error {
+	if err := o.checkSuite(); err != nil {
+		return err
+	}
+	if o.suite {
+		return p.runSuite(ctx, c, o, args)
+	}
 	s, err := o.scenario(args)
 	if err != nil {
 		return err
@@ -196,6 +207,21 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	} else if o.exec != "" {
 		s = s.WithClient(o.exec)
 	}
+	s, err := o.changed(s)
+	if err != nil {
+		return s, err
+	}
+	if err := s.Validate(); err != nil {
+		return s, usageErrorf("", "%v", err)
+	}
+	if s.Duration == 0 && len(s.Stages) == 0 && !o.set.Changed("duration") {
+		s.Duration = defaultDuration
+	}
+	return s, nil
+}
+
+// changed returns a scenario with the changes of the flags. It need not be valid.
+func (o *loadOptions) changed(s loadgen.Scenario) (loadgen.Scenario, error) {
 	for _, k := range o.scenarioFlags {
 		if !o.set.Changed(k.flag) {
 			continue
@@ -235,12 +261,6 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 			return s, usageErrorf("", "threshold %q: the earlier reports have no %s", t, t.Figure)
 		}
 		s.Thresholds[i] = t.Against(median)
-	}
-	if err := s.Validate(); err != nil {
-		return s, usageErrorf("", "%v", err)
-	}
-	if s.Duration == 0 && len(s.Stages) == 0 && !o.set.Changed("duration") {
-		s.Duration = defaultDuration
 	}
 	return s, nil
 }

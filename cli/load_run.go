@@ -69,10 +69,6 @@ func (p *program) drive(ctx context.Context, o *loadOptions, variants []*variant
 		}
 	}
 	p.await(ctx, variants)
-	for _, s := range variants {
-		s.stopErr = s.run.Stop()
-		s.seconds.Add(s.run.Metrics())
-	}
 	return p.report(ctx, o, variants)
 }
 
@@ -106,8 +102,14 @@ func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 	}
 }
 
-// await shows progress until all runs end or ctx ends.
+// await shows progress until all runs end or ctx ends, and stops them.
 func (p *program) await(ctx context.Context, variants []*variant) {
+	defer func() {
+		for _, s := range variants {
+			s.stopErr = s.run.Stop()
+			s.seconds.Add(s.run.Metrics())
+		}
+	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	line := p.newProgressLine()
@@ -153,17 +155,23 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 	return text.String()
 }
 
+// result returns the outcome of a run that is over.
+func (s *variant) result(earlier *report.Baseline) report.Result {
+	proof := s.history.Prove()
+	r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Proof: &proof, Baseline: earlier}
+	if s.stopErr != nil {
+		r.Unclean = s.stopErr.Error()
+	}
+	s.addAgents(&r)
+	return r
+}
+
 // report prints the results of the runs. Its error has the exit code.
 func (p *program) report(ctx context.Context, o *loadOptions, variants []*variant) error {
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		proof := s.history.Prove()
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Proof: &proof, Baseline: o.baseline}
-		if s.stopErr != nil {
-			r.Unclean = s.stopErr.Error()
-		}
-		s.addAgents(&r)
+		r := s.result(o.baseline)
 		faults = append(faults, verdictError(r), p.printed("the report", o.json, r, func(w io.Writer) error { return r.WriteText(w, widget.Plain) }), s.files.finish(r))
 		results = append(results, r)
 	}

@@ -32,7 +32,7 @@ func (p *program) openLoadServers(ctx context.Context, c *connect.Flags, o *load
 	case o.demo && len(o.redlock) > 0:
 		return nil, usageErrorf("", "--demo and --redlock contradict each other")
 	case o.demo:
-		return startLoadServers(ctx, quorum)
+		return startLoadServers(ctx, quorum || o.suite)
 	case len(o.redlock) > 0:
 		return p.dialNodes(ctx, c, o)
 	case quorum:

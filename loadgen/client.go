@@ -207,7 +207,8 @@ func (c *client) free(r *round) {
 		case <-r.lease.Context().Done():
 			r.told = time.Now()
 		case <-time.After(time.Second):
-			r.untold = true
+			r.kept = r.lease.kept() // a report of a renewal may be late, too
+			r.untold = !r.kept
 		}
 	}
 	switch r.at = time.Now(); r.how {

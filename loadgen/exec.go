@@ -32,13 +32,13 @@ const maxProcesses = 1000
 
 // WithClient returns s with client processes of a command instead of its own locks,
 // without what is expected of these, and without a caption about a historic form. Their
-// locks have the same permits and keys.
+// locks have the same permits, keys and fences, and keep the order of a fair lock.
 func (s Scenario) WithClient(command string) Scenario {
 	own := s.Lock.withDefaults()
 	if !own.Kind.Sound() {
 		s.Caption, s.Watch = "", ""
 	}
-	s.Lock = Lock{Kind: Exec, Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew, Permits: own.Permits, KeysPerHold: own.KeysPerHold}
+	s.Lock = Lock{Kind: Exec, Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew, Permits: own.Permits, KeysPerHold: own.KeysPerHold, Fence: own.Fence, Order: own.Order || own.Kind == Fair}
 	s.Versus, s.Expect = nil, nil
 	return s
 }
@@ -99,11 +99,12 @@ func (l Lock) validateExec() error {
 		return errors.New("exec: the kind exec needs the command of a client, like {exec: python3 client.py}")
 	case l.Kind == Exec && l.Wait != (Wait{}):
 		return errors.New("wait: a client process decides by itself how it waits")
-	case l.Kind == Exec && l.Fence:
-		return errors.New("fence: a client process decides by itself whether its locks have numbers")
 	}
 	return nil
 }
+
+// ErrNotOffered is the error of a start if the scenario asks for a lock that its client does not have.
+var ErrNotOffered = errors.New("a client for this scenario must offer")
 
 // offeredBy returns an error if s asks for a kind of lock that the hello of its client
 // does not offer.
@@ -112,10 +113,19 @@ func (s Scenario) offeredBy(h external.Hello) error {
 	if s.Depth > 1 {
 		settings, kinds = append(settings, "depth"), append(kinds, Reentrant)
 	}
+	if s.Lock.Order {
+		settings, kinds = append(settings, "order"), append(kinds, Fair)
+	}
+	if slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Node > 1 }) {
+		settings, kinds = append(settings, "node"), append(kinds, Redlock)
+	}
 	for i, kind := range kinds {
 		if !slices.Contains(h.Kinds, string(kind)) {
-			return fmt.Errorf("%s: a client for this scenario must offer %s, and the hello of %s offers: %s", settings[i], kind, h.Name, cmp.Or(list(h.Kinds), "nothing"))
+			return fmt.Errorf("%s: %w %s, and the hello of %s offers: %s", settings[i], ErrNotOffered, kind, h.Name, cmp.Or(list(h.Kinds), "nothing"))
 		}
+	}
+	if s.Lock.Fence && !h.Fences {
+		return fmt.Errorf("fence: %w fences, and the hello of %s does not", ErrNotOffered, h.Name)
 	}
 	return nil
 }
@@ -327,6 +337,7 @@ func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.
 		if deadline, ok := ctx.Deadline(); ok {
 			terms.Wait = max(min(terms.Wait, time.Until(deadline)), 0)
 		}
+		s.config.observe(lock.Event{Kind: lock.Contended, At: time.Now(), Key: terms.Keys[0], Owner: s.id.owner}) // it asks, and begins to queue
 		l, err := s.process.Lock(ctx, terms)
 		if !errors.Is(err, external.ErrHeld) {
 			return l, err
@@ -343,12 +354,16 @@ func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.
 func (s *execSession) lease(l *external.Lease, h external.Hello) *lease {
 	ctx, cancel := context.WithCancel(l.Context())
 	var extending sync.WaitGroup
+	process := s.process
 	if own := s.config.scenario.Lock; !h.Renews && !own.Renew.Off {
 		extending.Go(func() { extend(ctx, l, own, s.config.observe) })
 	}
 	return &lease{
 		lives: l, token: l.Token(), fence: l.Fence(), latest: l.Latest, extend: l.Extend,
-		kept: func() bool { return !l.Lost() && (h.Renews || time.Now().Before(l.Latest())) },
+		kept: func() bool {
+			silent := h.Renews && !process.Shows() // about its renewals
+			return !l.Lost() && (silent || time.Now().Before(l.Latest()))
+		},
 		// What the process had read before it was frozen may have changed.
 		decided: func() time.Time { return time.Unix(0, s.config.network.resumed.Load()) },
 		unlock: func(ctx context.Context) error {

@@ -21,6 +21,7 @@ import (
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
+	"locktop/lock"
 )
 
 // asClient is the environment variable that makes this test binary a client process with
@@ -137,7 +138,7 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 func scripted(t *testing.T, l Lock, depth int) *lease {
 	l.Kind = Exec
 	s := &execSession{
-		config: sessionConfig{scenario: Scenario{Lock: l, Depth: depth}, network: newNetwork(new(atomic.Int64))},
+		config: sessionConfig{scenario: Scenario{Lock: l, Depth: depth}, network: newNetwork(new(atomic.Int64)), observe: func(lock.Event) {}},
 		id:     clientIdentity{owner: "client-1"},
 	}
 	t.Cleanup(func() { check.ErrorIs(t, s.close(), nil) })
@@ -173,6 +174,15 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 		}
 	}
 	check.True(t, e.Latest().After(e.Deadline()), "it has no leeway")
+}
+
+// A client that has shown a renewal shows all: without another one, it keeps its lock no longer than it says.
+func TestAClientProcessThatShowsItsRenewalsKeepsItsLockAsLongAsItSays(t *testing.T) {
+	for shown, kept := range map[string]bool{"renewed": false, "noise": true} {
+		l := scripted(t, Lock{TTL: time.Second, Exec: `read x; echo '{"ok":true,"name":"a script","renews":true}'
+			read x; echo '{"event":"` + shown + `","token":"z","valid_ms":9}'; echo '{"id":1,"ok":true,"token":"a","valid_ms":0}'; read x`}, 1)
+		check.Equal(t, l.kept(), kept, "%s: kept", shown)
+	}
 }
 
 // A client process that locks twice: its first lease is that of the first reply.
@@ -293,7 +303,6 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 	}{
 		{Scenario{Lock: Lock{Kind: Exec}}, "needs the command"},
 		{Scenario{Lock: Lock{Kind: Mutex, Exec: "x"}}, "omit kind: mutex"},
-		{Scenario{Lock: Lock{Exec: "x", Fence: true}}, "fence"},
 		{Scenario{Lock: Lock{Exec: "x", Wait: Wait{Poll: time.Second}}}, "wait"},
 		{Scenario{Lock: Lock{Exec: "x"}, Clients: 2000}, "1 to 1000"},
 		{Scenario{Lock: Lock{Exec: "x"}, Stages: []Stage{{For: time.Second, Clients: 2000}}}, "1 to 1000"},
@@ -387,6 +396,8 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 		"permits: a client for this scenario must offer semaphore,":                                     func(s *Scenario) { s.Lock.Permits = 2 },
 		"keys-per-hold: a client for this scenario must offer all,":                                     func(s *Scenario) { s.Lock.KeysPerHold = 2 },
 		"depth: a client for this scenario must offer reentrant,":                                       func(s *Scenario) { s.Depth = 2 },
+		"fence: a client for this scenario must offer fences,":                                          func(s *Scenario) { s.Lock.Fence = true },
+		"order: a client for this scenario must offer fair,":                                            func(s *Scenario) { *s = Scenario{Lock: Lock{Kind: Fair}, Clients: 1}.WithClient(s.Lock.Exec) },
 	} {
 		s := Scenario{Lock: process(Mutex, time.Second), Clients: 1}
 		ask(&s)

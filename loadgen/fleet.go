@@ -81,7 +81,7 @@ type promise struct {
 func (l Lock) promise(h external.Hello) promise {
 	switch {
 	case l.Kind == Exec:
-		return promise{sound: h.Tells, renewed: h.Renews && !l.Renew.Off, numbered: h.Fences}
+		return promise{sound: h.Tells, renewed: h.Renews && !l.Renew.Off, inOrder: l.Order, numbered: h.Fences}
 	case !l.Kind.Sound():
 		return promise{flaw: string(l.Kind)}
 	}
@@ -432,6 +432,7 @@ func (f *fleet) metrics() Metrics {
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	m.Violations = f.oracle.Violations(now)
 	m.Violations.StuckKey.Unknown = f.role.agent > 0
+	m.Violations.Unnotified.Unknown, m.Violations.UnexplainedLoss.Unknown = !f.promise.sound, !f.promise.renewed
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
 	m.Library = f.hello.Name

@@ -99,6 +99,7 @@ type Lock struct {
 	Renew Renew         `yaml:"renew"`
 	Wait  Wait          `yaml:"wait"`
 	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
+	Order bool          `yaml:"order"` // serve waiters in order of arrival, as fair does; of a client process: judge that it does
 
 	Permits     int    `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
 	KeysPerHold int    `yaml:"keys-per-hold,positive"` // of all: how many keys a client locks together, the picked one and the next ones; default 2
@@ -271,6 +272,8 @@ func (l Lock) validate() error {
 		return fmt.Errorf("keys-per-hold goes with all, not with %s", l.Kind)
 	case l.KeysPerHold < 0 || l.KeysPerHold > maxKeysPerHold:
 		return fmt.Errorf("keys-per-hold must be 1 to %d, not %d", maxKeysPerHold, l.KeysPerHold)
+	case l.Order && l.Kind != Fair && l.Kind != Exec:
+		return fmt.Errorf("order goes with fair, not with %s", l.Kind)
 	case l.Fence && !l.Kind.Fences():
 		return fmt.Errorf("fence: %s has no numbers that a resource can check; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
 	}

@@ -26,29 +26,42 @@ func ParseWithClient(file []byte, command string) (Scenario, error) {
 	return parse(file, func(s Scenario) Scenario { return s.WithClient(command) })
 }
 
-// parse parses a scenario file, and changes the scenario before it is validated.
-func parse(file []byte, change func(Scenario) Scenario) (Scenario, error) {
+// Read parses a scenario file like [Parse], and does not validate the scenario.
+func Read(file []byte) (Scenario, error) {
+	s, _, err := read(file)
+	return s, err
+}
+
+func read(file []byte) (s Scenario, top *yaml.Node, err error) {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(file))
-	err := documents.Decode(&doc)
+	err = documents.Decode(&doc)
 	if errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
-		return Scenario{}, errors.New("the file is empty; a scenario begins with a name: …")
+		return s, nil, errors.New("the file is empty; a scenario begins with a name: …")
 	}
 	if err == nil {
 		if err = documents.Decode(&more); err == nil {
-			return Scenario{}, fmt.Errorf("line %d: a second document begins; a file is one scenario", more.Line)
+			return s, nil, fmt.Errorf("line %d: a second document begins; a file is one scenario", more.Line)
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		return Scenario{}, errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+		return s, nil, errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 	}
 	if err := refuseAliases(&doc); err != nil {
-		return Scenario{}, err
+		return s, nil, err
 	}
-	var s Scenario
-	top := doc.Content[0]
+	top = doc.Content[0]
 	if err := readMapping(top, fieldsOf(reflect.ValueOf(&s).Elem())); err != nil {
-		return Scenario{}, err
+		return Scenario{}, nil, err
+	}
+	return s, top, nil
+}
+
+// parse parses a scenario file, and changes the scenario before it is validated.
+func parse(file []byte, change func(Scenario) Scenario) (Scenario, error) {
+	s, top, err := read(file)
+	if err != nil {
+		return s, err
 	}
 	s = change(s)
 	if err := s.Validate(); err != nil {

@@ -27,6 +27,19 @@ func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	}
 }
 
+// What a row asks of a client process is valid for each; our own kinds run the rows that they can.
+func TestEveryRowOfTheSuiteIsForAClientProcess(t *testing.T) {
+	valid := 0
+	for _, s := range scenarios.Suite() {
+		check.ErrorIs(t, s.WithClient("x").Validate(), nil, "%s", s.Name)
+		check.True(t, s.Caption != "" && s.Duration > 0, "%s has no caption or no end", s.Name)
+		if s.Validate() == nil {
+			valid++
+		}
+	}
+	check.AtLeast(t, valid, 18, "rows for the kind that they name")
+}
+
 // longest is how long a scenario without faults runs in this test. It shows its
 // effect from the beginning.
 const longest = 3 * time.Second

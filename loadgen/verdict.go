@@ -41,6 +41,9 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, func(t Threshold) bool { return strings.HasPrefix(t.Figure, "outage.") }) {
 		v.Gaps = append(v.Gaps, o.String())
 	}
+	if s.Lock.Kind == Exec && s.Lock.Order && m.Acquired > 0 && m.Violations.Overtaken.Unknown {
+		v.Gaps = append(v.Gaps, "The order of the clients is not judged: the protocol tells it only of clients that asked for a key 2 s apart, and no two such clients waited together.")
+	}
 	if n := m.Violations.Unjudged; 2*n > m.Acquired {
 		v.Gaps = append(v.Gaps, fmt.Sprintf("The oracle judged only %s of %s: the other leases were over when the acquires returned.", humanize.Count(max(m.Acquired-n, 0)), humanize.Plural(m.Acquired, "hold")))
 	}

@@ -114,8 +114,8 @@ func (p *Process) abandon(c *call) {
 	select {
 	case a := <-c.reply:
 		if a.lease != nil {
-			delete(p.leases, a.Token)
-			go p.undo(a.Token)
+			p.forget(a.lease)
+			go p.undo(a.lease)
 		}
 	default:
 		c.reply = nil

@@ -12,6 +12,7 @@ import (
 // Lease is a lock that a client holds. All methods are safe for concurrent use.
 type Lease struct {
 	process *Process
+	lock    int64 // ID of its request
 	token   string
 	fence   int64
 	ctx     context.Context
@@ -25,7 +26,7 @@ type Lease struct {
 // newLease returns the lease of a successful lock.
 func newLease(p *Process, c *call, a answer) *Lease {
 	valid := milliseconds(*a.Valid)
-	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(p.options.leeway(valid), a.at.Sub(c.sent))), latest: a.at.Add(valid)}
+	l := &Lease{process: p, lock: c.ID, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(p.options.leeway(valid), a.at.Sub(c.sent))), latest: a.at.Add(valid)}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
@@ -132,14 +133,12 @@ func (p *Process) Lock(ctx context.Context, t Terms) (*Lease, error) {
 // Unlock releases the lock. It returns ErrLost if the client did not hold the lock any
 // more.
 func (l *Lease) Unlock(ctx context.Context) error {
-	a, err := l.process.do(ctx, Request{Op: opUnlock, Token: l.token}, 0)
+	a, err := l.process.do(ctx, Request{Op: opUnlock, Token: l.token, Lock: l.lock}, 0)
 	if err == nil {
 		err = a.result("unlock")
 	}
 	l.process.mu.Lock()
-	if l.process.leases[l.token] == l {
-		delete(l.process.leases, l.token)
-	}
+	l.process.forget(l)
 	l.process.mu.Unlock()
 	l.end(context.Canceled)
 	return err
@@ -149,7 +148,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // hold the lock any more.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	sent := time.Now()
-	a, err := l.process.do(ctx, Request{Op: opExtend, Token: l.token, TTL: ttl.Milliseconds()}, 0)
+	a, err := l.process.do(ctx, Request{Op: opExtend, Token: l.token, Lock: l.lock, TTL: ttl.Milliseconds()}, 0)
 	if err == nil {
 		err = a.result("extend")
 	}

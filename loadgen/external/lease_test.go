@@ -23,14 +23,14 @@ func TestTheEndOfALease(t *testing.T) {
 		"another leeway":       {250 * time.Millisecond, time.Minute, 2 * time.Second, 1750 * time.Millisecond},
 		"another leeway, soon": {250 * time.Millisecond, 10 * time.Millisecond, 300 * time.Millisecond, 290 * time.Millisecond},
 	} {
-		p := &Process{options: Options{Leeway: c.leeway}, leases: make(map[string]*Lease)}
+		p := &Process{options: Options{Leeway: c.leeway}, leases: make(map[string][]*Lease)}
 		valid, at := c.valid.Milliseconds(), began.Add(c.took)
 		l := newLease(p, &call{sent: began}, answer{Reply: Reply{Token: "a", Valid: &valid}, at: at})
 		if got, latest := l.Deadline().Sub(at), l.Latest().Sub(at); got != c.want || latest != c.valid {
 			t.Errorf("%s: the lease ends %s after the reply, at the latest %s; not %s and %s", name, got, latest, c.want, c.valid)
 		}
 
-		p.leases["a"] = l
+		p.leases["a"] = []*Lease{l}
 		for _, renewal := range []time.Duration{time.Hour, time.Minute} { // the second one is older
 			ms := renewal.Milliseconds()
 			_, err := p.event(Reply{Event: "renewed", Token: "a", Valid: &ms}, at)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
@@ -60,8 +61,9 @@ type Process struct {
 	err     error // why the client ended, or is about to
 	newest  int64 // ID of a request
 	pending map[int64]*call
-	leases  map[string]*Lease // by token
-	events  int               // since the newest reply
+	leases  map[string][]*Lease // by token: a library may use one for several locks
+	shows   bool                // it has reported a renewal
+	events  int                 // since the newest reply
 }
 
 // Start starts a client and sends its hello. It does not wait for the reply: see
@@ -72,7 +74,7 @@ func Start(o Options) (*Process, error) {
 	o.ReplyWithin = cmp.Or(o.ReplyWithin, 10*time.Second)
 	p := &Process{
 		options: o, greeted: make(chan struct{}), done: make(chan struct{}),
-		pending: make(map[int64]*call), leases: make(map[string]*Lease),
+		pending: make(map[int64]*call), leases: make(map[string][]*Lease),
 	}
 	stdout, stderr, err := p.spawn()
 	if err != nil {
@@ -205,17 +207,18 @@ func (p *Process) event(r Reply, now time.Time) (detail string, err error) {
 	if detail, err = r.checkValid(); err != nil {
 		return detail, err
 	}
-	l := p.leases[r.Token]
-	switch {
-	case l == nil:
-	case r.Event == "lost":
-		l.end(ErrLost)
-	case r.Event == "renewed":
-		if r.Valid == nil {
-			return "a renewal without valid_ms", ErrField
+	if r.Event == "renewed" && r.Valid == nil {
+		return "a renewal without valid_ms", ErrField
+	}
+	p.shows = p.shows || r.Event == "renewed"
+	for _, l := range p.leases[r.Token] {
+		switch r.Event {
+		case "lost":
+			l.end(ErrLost)
+		case "renewed":
+			valid := milliseconds(*r.Valid)
+			l.prolong(now.Add(valid-p.options.leeway(valid)), now.Add(valid))
 		}
-		valid := milliseconds(*r.Valid)
-		l.prolong(now.Add(valid-p.options.leeway(valid)), now.Add(valid))
 	}
 	return "", nil
 }
@@ -243,13 +246,10 @@ func (p *Process) answer(r Reply, now time.Time) (detail string, err error) {
 	if c.Op == opLock && r.OK {
 		a.lease = newLease(p, c, a)
 		if c.reply == nil { // the caller has given up
-			go p.undo(r.Token)
+			go p.undo(a.lease)
 			return "", nil
 		}
-		if p.leases[r.Token] != nil {
-			return fmt.Sprintf("the token %s is that of another lock that it holds", quoted([]byte(r.Token))), ErrField
-		}
-		p.leases[r.Token] = a.lease
+		p.leases[r.Token] = append(p.leases[r.Token], a.lease)
 	}
 	if c.reply != nil {
 		c.reply <- a
@@ -258,8 +258,23 @@ func (p *Process) answer(r Reply, now time.Time) (detail string, err error) {
 }
 
 // undo releases a lock that was granted after its caller had given up.
-func (p *Process) undo(token string) {
-	_, _ = p.do(context.Background(), Request{Op: opUnlock, Token: token}, 0)
+func (p *Process) undo(l *Lease) {
+	_, _ = p.do(context.Background(), Request{Op: opUnlock, Token: l.token, Lock: l.lock}, 0)
+}
+
+// Shows reports whether the client has reported a renewal: then it reports all.
+func (p *Process) Shows() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shows
+}
+
+// forget removes a lease. p.mu must be held.
+func (p *Process) forget(l *Lease) {
+	p.leases[l.token] = slices.DeleteFunc(p.leases[l.token], func(other *Lease) bool { return other == l })
+	if len(p.leases[l.token]) == 0 {
+		delete(p.leases, l.token)
+	}
 }
 
 // fail ends the client with an error, unless it has one.
@@ -289,8 +304,10 @@ func (p *Process) finish() {
 	if errors.As(p.err, &e) {
 		e.Stderr = p.stderr.lines()
 	}
-	for _, l := range p.leases {
-		l.end(p.err)
+	for _, all := range p.leases {
+		for _, l := range all {
+			l.end(p.err)
+		}
 	}
 	select {
 	case <-p.greeted:

@@ -9,10 +9,10 @@
 //	← {"id":1,"ok":true,"token":"…","valid_ms":4990,"fence":17}
 //	← {"id":1,"ok":false,"held":true}              another holder had the lock for all of wait_ms
 //	← {"id":1,"ok":false,"error":"…"}
-//	→ {"op":"unlock","id":2,"token":"…"}
+//	→ {"op":"unlock","id":2,"token":"…","lock":1}
 //	← {"id":2,"ok":true}
 //	← {"id":2,"ok":false,"lost":true}              the client did not hold the lock any more
-//	→ {"op":"extend","id":3,"token":"…","ttl_ms":5000}
+//	→ {"op":"extend","id":3,"token":"…","lock":1,"ttl_ms":5000}
 //	← {"id":3,"ok":true,"valid_ms":4990}
 //	← {"event":"lost","token":"…"}                 at any time, if hello says tells
 //	← {"event":"renewed","token":"…","valid_ms":4990}   after a renewal, if the library shows it
@@ -60,6 +60,7 @@ type Request struct {
 	TTL    int64    `json:"ttl_ms,omitempty"`
 	Wait   *int64   `json:"wait_ms,omitempty"`
 	Token  string   `json:"token,omitempty"`
+	Lock   int64    `json:"lock,omitempty"` // of unlock and extend: the ID of the lock, for a client with one token for several
 
 	ClockOffset int64    `json:"clock_offset_ms,omitempty"` // how far the clock of the client is ahead
 	Mode        string   `json:"mode,omitempty"`            // ModeRead, or "" = write

@@ -87,7 +87,7 @@ type Hold struct {
 // New returns an oracle.
 func New(c Config) *Oracle {
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence), explanations: make(map[[2]string]*explanation)}
-	o.found.Overtaken.Unknown, o.found.FenceOrder.Unknown = !c.InOrder, !c.Numbered || c.Limit > 1
+	o.found.Overtaken.Unknown, o.found.FenceOrder.Unknown = !c.InOrder || c.Claimed, !c.Numbered || c.Limit > 1
 	for i := range o.sections {
 		o.sections[i].name, o.sections[i].index, o.sections[i].limit = c.Keys[i], i, max(c.Limit, 1)
 	}

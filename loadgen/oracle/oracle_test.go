@@ -111,7 +111,7 @@ func TestWhatTheOracleDoesNotJudgeIsUnknown(t *testing.T) {
 	for _, c := range []struct {
 		config           Config
 		overtaken, fence bool
-	}{{Config{}, true, true}, {Config{InOrder: true}, false, true}, {Config{Numbered: true}, true, false}, {Config{Numbered: true, Limit: 2}, true, true}} {
+	}{{Config{}, true, true}, {Config{InOrder: true}, false, true}, {Config{InOrder: true, Claimed: true}, true, true}, {Config{Numbered: true}, true, false}, {Config{Numbered: true, Limit: 2}, true, true}} {
 		v := New(c.config).Violations(time.Unix(0, 0))
 		check.True(t, v.Overtaken.Unknown == c.overtaken && v.FenceOrder.Unknown == c.fence && !v.Overlap.Unknown, "%+v: %+v", c.config, v)
 	}

@@ -77,12 +77,13 @@ func (s *criticalSection) countStreak(client int) {
 	}
 }
 
-// Queued records that the lock refused a waiting client, which then begins to queue.
+// Queued records that the lock refused a waiting client, or that a client process was asked again: then it
+// begins to queue.
 func (o *Oracle) Queued(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.IndexFunc(s.queue, func(v *Hold) bool { return v.Client == client }); i >= 0 && s.queue[i].queued.IsZero() {
+	if i := slices.IndexFunc(s.queue, func(v *Hold) bool { return v.Client == client }); i >= 0 && (o.config.Claimed || s.queue[i].queued.IsZero()) {
 		s.queue[i].queued = now
 	}
 }
@@ -133,6 +134,9 @@ const queueWithin = 2 * time.Second
 func (o *Oracle) checkOvertaken(v *Hold) {
 	joined := v.Asked.Add(-queueWithin) // a client that could join then was in the queue
 	for _, a := range v.section.queue {
+		if o.config.Claimed && v.Asked.Sub(a.Asked).Abs() > queueWithin {
+			o.count(func(found *Violations) { found.Overtaken.Unknown = false })
+		}
 		if !a.queued.IsZero() && a.queued.Before(joined) && a.Ctx.Err() == nil {
 			o.suspect(suspect{client: a.Client, keys: []int{v.section.index}, since: a.Asked, joined: joined, evidence: &Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),

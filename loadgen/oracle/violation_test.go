@@ -412,6 +412,23 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 	}
 }
 
+// A client process that is asked again has lost its place. Its order is known once two asked 2 s apart.
+func TestTheOrderOfClientProcessesCountsFromTheNewestRequest(t *testing.T) {
+	for again, want := range map[int]int64{2900: 0, 500: 1} {
+		th := newOracleTest(t)
+		th.config.InOrder, th.config.Claimed, th.found.Overtaken.Unknown = true, true, true
+		th.Ask(Hold{Client: 1, Asked: th.at(50), Ctx: t.Context()}, 0)
+		th.Queued(0, 1, th.at(100))
+		th.Queued(0, 1, th.at(again))
+		th.enter(Hold{Client: 2}, 1000, 1100)
+		check.True(t, th.violations().Overtaken.Unknown, "the order is judged of clients that asked at about the same time")
+		th.enter(Hold{Client: 3}, 3000, 10_000)
+		th.Settle(th.clock.now)
+		got := th.violations().Overtaken
+		check.True(t, got.Count == want && !got.Unknown, "asked again at %d ms: %+v", again, got)
+	}
+}
+
 // newSemaphoreTest returns a test of a semaphore.
 func newSemaphoreTest(t *testing.T, limit int) *oracleTest {
 	th := newOracleTest(t)

@@ -16,6 +16,23 @@ import (
 //go:embed scenarios.yaml
 var scenarios string
 
+// suite is one row of the suite after another, in the same form.
+//
+//go:embed suite.yaml
+var suite string
+
+// Suite returns the rows of the suite: a client must keep its promises in each that its kind of lock can run.
+func Suite() (all []loadgen.Scenario) {
+	for _, file := range strings.Split(suite, "---\n") {
+		s, err := loadgen.Read([]byte(file)) // of its own kind of lock, a row need not be valid
+		if err != nil {
+			panic(fmt.Sprintf("scenarios: %v in\n%s", err, file)) // a test reads all
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 func files() []string { return strings.Split(scenarios, "---\n") }
 
 // Names returns the names of the scenarios, in the order of [All].
