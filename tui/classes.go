@@ -313,9 +313,9 @@ func (p *locksPage) classColumns() []column {
 }
 
 // atLeast marks a text as a lower bound.
-func (s *state) atLeast(bound bool, text string) string {
+func (s *screen) atLeast(bound bool, text string) string {
 	if bound {
-		return s.screen.glyphs.AtLeast + text
+		return s.glyphs.AtLeast + text
 	}
 	return text
 }
@@ -334,7 +334,7 @@ func (s *state) worstHolder(c *contention.Class) string {
 }
 
 // quantileText returns a quantile of waits; "" if there is no distribution.
-func (s *state) quantileText(r contention.Source, q contention.Quantile) string {
+func (s *screen) quantileText(r contention.Source, q contention.Quantile) string {
 	if r == contention.Asked {
 		return ""
 	}

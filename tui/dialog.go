@@ -156,13 +156,13 @@ type hint struct{ key, word string }
 
 // hints replaces the footer by the keys of the dialog, because the page's keys do nothing while
 // a dialog is open.
-func (s *state) hints(lines []string, all ...hint) []string {
+func (s *screen) hints(lines []string, all ...hint) []string {
 	if !s.frame().footer {
 		return lines
 	}
-	l := widget.NewLine(s.screen.w)
+	l := widget.NewLine(s.w)
 	for _, h := range all {
-		l.Pad(widget.Style{}, 1).Put(s.screen.theme.key, s.screen.glyphs.Word(h.key)).Put(s.screen.theme.dim, " "+h.word).Pad(widget.Style{}, 1)
+		l.Pad(widget.Style{}, 1).Put(s.theme.key, s.glyphs.Word(h.key)).Put(s.theme.dim, " "+h.word).Pad(widget.Style{}, 1)
 	}
 	lines[len(lines)-1] = l.String()
 	return lines

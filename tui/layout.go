@@ -20,10 +20,10 @@ type layout struct {
 
 // frame returns the layout for the size of the window. A small window drops the other lines in
 // favour of the page.
-func (s *state) frame() layout {
-	f := layout{compact: s.screen.w < 60 || s.screen.h < 12, header: s.screen.h >= 3, footer: s.screen.h >= 5}
+func (s *screen) frame() layout {
+	f := layout{compact: s.w < 60 || s.h < 12, header: s.h >= 3, footer: s.h >= 5}
 	f.summary = !f.compact
-	f.body = s.screen.h - f.top() - linesOf(f.footer)
+	f.body = s.h - f.top() - linesOf(f.footer)
 	return f
 }
 
@@ -259,8 +259,8 @@ func (s *state) footerKeys(at pageSet) (all []binding) {
 }
 
 // footerWidth returns the width of a key in the footer.
-func (s *state) footerWidth(b binding) int {
-	return widget.Width(s.screen.glyphs.Word(b.label)) + widget.Width(b.word) + 3
+func (s *screen) footerWidth(b binding) int {
+	return widget.Width(s.glyphs.Word(b.label)) + widget.Width(b.word) + 3
 }
 
 // offers reports whether a key has a target: the menu some scenes, an action a session that may act, a key of the Load or Nodes page a load, or

@@ -73,7 +73,7 @@ func (p *loadPage) middleBlock(s *state, w, h int) []string {
 }
 
 // outcomesWidth returns the width of the column of outcomes, or 0.
-func (s *state) outcomesWidth(w int) int {
+func (s *screen) outcomesWidth(w int) int {
 	if w < roomForOutcomes {
 		return 0
 	}
@@ -108,9 +108,9 @@ func spacing(cells, w int) int {
 }
 
 // metricLine draws a name and a value.
-func (s *state) metricLine(w int, name string, st widget.Style, value string) string {
-	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, name).PadTo(widget.Style{}, 16)
-	return l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String()
+func (s *screen) metricLine(w int, name string, st widget.Style, value string) string {
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.theme.dim, name).PadTo(widget.Style{}, 16)
+	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
 }
 
 // formWindow returns the range of fields that are visible in a form of h lines.
@@ -200,9 +200,9 @@ func (s *state) outcomesBlock(w int) []string {
 }
 
 // ifAny returns st, or the dim style for zero.
-func (s *state) ifAny(n int64, st widget.Style) widget.Style {
+func (s *screen) ifAny(n int64, st widget.Style) widget.Style {
 	if n == 0 {
-		return s.screen.theme.dim
+		return s.theme.dim
 	}
 	return st
 }
@@ -237,12 +237,12 @@ func (s *state) columnsPerSecond(w int) int {
 }
 
 // chart draws values in h lines, with labels at the top, the middle and the bottom.
-func (s *state) chart(w, h int, values []float64, st widget.Style, label func(float64) string) []string {
+func (s *screen) chart(w, h int, values []float64, st widget.Style, label func(float64) string) []string {
 	room := max(0, w-axis-1)
 	values = values[max(0, len(values)-room):]
 	top := widget.RoundUp(slices.Max(append([]float64{0}, values...)))
 	var all []string
-	for i, row := range s.screen.glyphs.Chart(values, top, room, h) {
+	for i, row := range s.glyphs.Chart(values, top, room, h) {
 		text := ""
 		switch {
 		case i == 0:
@@ -252,7 +252,7 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 		case i == h/2 && h%2 == 0:
 			text = label(top / 2)
 		}
-		l := widget.NewLine(w).Put(s.screen.theme.dim, s.screen.glyphs.FitRight(text, axis-1)).Pad(widget.Style{}, 1)
+		l := widget.NewLine(w).Put(s.theme.dim, s.glyphs.FitRight(text, axis-1)).Pad(widget.Style{}, 1)
 		all = append(all, l.Put(st, row).String())
 	}
 	return all

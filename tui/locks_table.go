@@ -312,7 +312,7 @@ func heldCell(v lockView, _ int) widget.Cell {
 }
 
 // ageText returns an age for a narrow place: ≥41 s.
-func (s *state) ageText(age keyspace.Age) string {
+func (s *screen) ageText(age keyspace.Age) string {
 	return s.atLeast(age.AtLeast, humanize.Duration(age.Duration))
 }
 

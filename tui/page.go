@@ -162,9 +162,9 @@ func neighbour[T cmp.Ordered](all []T, now T, direction int) T {
 func scrolled(top, total, h int) int { return max(0, min(top, total-h)) }
 
 // scrollBar draws the last cell of a row, if n of total rows are visible from top on.
-func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {
+func (s *screen) scrollBar(l *widget.Line, row, top, n, total int) {
 	if first, end := widget.Scrollbar(top, n, total); row-top >= first && row-top < end {
-		l.Pad(widget.Style{}, l.Rest()-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
+		l.Pad(widget.Style{}, l.Rest()-1).Put(s.theme.rule, s.glyphs.Thumb)
 	}
 }
 
@@ -181,29 +181,29 @@ func stride(a action, n, h int) (steps int, ok bool) {
 const margin = 3
 
 // gap returns the number of cells between columns.
-func (s *state) gap() int {
-	if s.screen.w < 100 {
+func (s *screen) gap() int {
+	if s.w < 100 {
 		return 1
 	}
 	return 2
 }
 
 // cursor returns the first cell of a row.
-func (s *state) cursor(selected bool) string {
+func (s *screen) cursor(selected bool) string {
 	if selected {
-		return s.screen.glyphs.Cursor
+		return s.glyphs.Cursor
 	}
 	return " "
 }
 
 // pointer draws the cells left of a row.
-func (s *state) pointer(l *widget.Line, selected bool) {
-	l.Put(s.screen.theme.key, s.cursor(selected)).Pad(widget.Style{}, margin-1)
+func (s *screen) pointer(l *widget.Line, selected bool) {
+	l.Put(s.theme.key, s.cursor(selected)).Pad(widget.Style{}, margin-1)
 }
 
 // ruleOf draws a horizontal line with a title on the left and a note on the right.
-func (s *state) ruleOf(w int, title, note string) string {
-	t, g := s.screen.theme, s.screen.glyphs
+func (s *screen) ruleOf(w int, title, note string) string {
+	t, g := s.theme, s.glyphs
 	l := widget.NewLine(w)
 	l.Put(t.rule, strings.Repeat(g.Rule, 2))
 	if room := w - 6; title != "" && room > 0 {
@@ -217,15 +217,15 @@ func (s *state) ruleOf(w int, title, note string) string {
 }
 
 // item draws a line with a label and a text.
-func (s *state) item(w int, label string, st widget.Style, text string) string {
-	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	return l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String()
+func (s *screen) item(w int, label string, st widget.Style, text string) string {
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.theme.dim, label).PadTo(widget.Style{}, margin+10)
+	return l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String()
 }
 
 // items draws a label and a text in at most most lines.
-func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
+func (s *screen) items(w int, label string, st widget.Style, text string, most int) []string {
 	var lines []string
-	for _, part := range s.screen.glyphs.Wrap(text, max(1, w-margin-11), most) {
+	for _, part := range s.glyphs.Wrap(text, max(1, w-margin-11), most) {
 		lines = append(lines, s.item(w, label, st, part))
 		label = ""
 	}
@@ -233,33 +233,33 @@ func (s *state) items(w int, label string, st widget.Style, text string, most in
 }
 
 // sentence joins the facts that are not empty.
-func (s *state) sentence(facts ...string) string {
+func (s *screen) sentence(facts ...string) string {
 	kept := facts[:0]
 	for _, f := range facts {
 		if f != "" {
 			kept = append(kept, f)
 		}
 	}
-	return strings.Join(kept, " "+s.screen.glyphs.Between+" ")
+	return strings.Join(kept, " "+s.glyphs.Between+" ")
 }
 
 // paragraph draws one sentence per line.
-func (s *state) paragraph(w int, sentences ...string) []string {
+func (s *screen) paragraph(w int, sentences ...string) []string {
 	var all []string
 	for i, text := range sentences {
-		st := s.screen.theme.text
+		st := s.theme.text
 		if i == 1 {
-			st = s.screen.theme.strong
+			st = s.theme.strong
 		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin)
-		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String())
+		all = append(all, l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String())
 	}
 	return all
 }
 
 // wrapped draws a text in at most most lines.
-func (s *state) wrapped(w, indent int, st widget.Style, text string, most int) []string {
-	return indented(w, indent, st, s.screen.glyphs.Wrap(text, w-2*indent, most))
+func (s *screen) wrapped(w, indent int, st widget.Style, text string, most int) []string {
+	return indented(w, indent, st, s.glyphs.Wrap(text, w-2*indent, most))
 }
 
 // indented draws lines of text.
@@ -276,6 +276,6 @@ func filled(lines []string, w, n int) []string {
 }
 
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
-func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
+func (s *screen) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
 	return indented(w, indent, st, widget.Chunk(text, max(1, w-indent-1)))
 }

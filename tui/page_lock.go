@@ -409,7 +409,7 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 
 // durationsLine draws durations: one column for those below 1 ms and for each power of two, then the percentiles. Without
 // durations it draws nothing.
-func (s *state) durationsLine(label string, all []time.Duration, w int) []string {
+func (s *screen) durationsLine(label string, all []time.Duration, w int) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -420,8 +420,8 @@ func (s *state) durationsLine(label string, all []time.Duration, w int) []string
 	for _, d := range all {
 		columns[power(d)-power(all[0])]++
 	}
-	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(columns, slices.Max(columns), len(columns), 1), "")).Pad(widget.Style{}, 2)
-	percentiles := s.sentence(humanize.Count(len(all))+s.screen.glyphs.Times, "p50 "+quantile(0.5), "p99 "+quantile(0.99), "longest "+quantile(1))
-	return []string{l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(percentiles, l.Rest()-1)).String()}
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.theme.dim, label).PadTo(widget.Style{}, margin+10)
+	l.Put(s.theme.chart, strings.Join(s.glyphs.Chart(columns, slices.Max(columns), len(columns), 1), "")).Pad(widget.Style{}, 2)
+	percentiles := s.sentence(humanize.Count(len(all))+s.glyphs.Times, "p50 "+quantile(0.5), "p99 "+quantile(0.99), "longest "+quantile(1))
+	return []string{l.Put(s.theme.text, s.glyphs.FitEnd(percentiles, l.Rest()-1)).String()}
 }

@@ -277,10 +277,10 @@ type sign struct {
 }
 
 // signs draws the meanings of glyphs.
-func (s *state) signs(w int, all ...sign) string {
+func (s *screen) signs(w int, all ...sign) string {
 	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	for _, one := range all {
-		l.Put(one.style, one.glyph).Put(s.screen.theme.dim, " "+one.word).Pad(widget.Style{}, 2)
+		l.Put(one.style, one.glyph).Put(s.theme.dim, " "+one.word).Pad(widget.Style{}, 2)
 	}
 	return l.String()
 }

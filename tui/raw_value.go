@@ -131,9 +131,9 @@ func member(typ string, m keyspace.Member, now time.Time) string {
 func truncate(s string) string { return widget.Plain(s[:min(len(s), storedBytes)]) }
 
 // moreLine draws the number of hidden bytes or elements.
-func (s *state) moreLine(w int, more int64, what string) []string {
+func (s *screen) moreLine(w int, more int64, what string) []string {
 	if more <= 0 {
 		return nil
 	}
-	return []string{widget.NewLine(w).Pad(widget.Style{}, margin+2).Put(s.screen.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
+	return []string{widget.NewLine(w).Pad(widget.Style{}, margin+2).Put(s.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }

@@ -13,7 +13,7 @@ import (
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
 	config Config
-	screen screen
+	screen
 	keymap keymap
 	server string // the connected server
 	now    time.Time
