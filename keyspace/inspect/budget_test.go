@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,26 +131,6 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 		t.Parallel()
 		scan(t, realServer(t))
 	})
-}
-
-func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	rdb := realServer(t)
-	p := NewBudget(0.001)
-	p.charge(time.Hour, 0, time.Now())
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := NewScanner(rdb, ScanOptions{Budget: p}).Scan(ctx)
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		check.True(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
-	case <-time.After(time.Minute):
-		t.Error("it goes on")
-	}
 }
 
 // A list of the clients does not wait until a server is no longer slow. The embedded server has none.

@@ -735,24 +735,31 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	check.True(t, errors.Is(err, context.Canceled), "got %v", err)
 }
 
-func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
+// A scan ends with its context while it waits, for an answer or for the budget.
+func TestAScanThatWaitsEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := NewScanner(rdb, justTokens()).Scan(ctx)
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		check.True(t, err != nil, "it found a lock that was not reported")
-	case <-time.After(time.Minute):
-		t.Error("it goes on")
+	spent := NewBudget(0.001)
+	spent.charge(time.Hour, 0, time.Now())
+	ended := make(chan error, 2)
+	for addr, o := range map[string]ScanOptions{l.Addr().String(): justTokens(), realServer(t).Options().Addr: {Budget: spent}} {
+		rdb := connect(t, redis.Options{Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		go func() {
+			_, err := NewScanner(rdb, o).Scan(ctx)
+			ended <- err
+		}()
+	}
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			late, timeout := errors.AsType[net.Error](err)
+			check.True(t, errors.Is(err, context.DeadlineExceeded) || timeout && late.Timeout(), "got %v", err)
+		case <-time.After(time.Minute):
+			t.Error("it goes on")
+		}
 	}
 }
 
