@@ -150,7 +150,7 @@ func (r *releaseRun) release(ctx context.Context, key string) error {
 	if o.dryRun {
 		r.notes.note("%s", o.consequence(seen, g.At))
 		document.Locks[0].RedisCommand = command
-		return r.printedText("the command", o.json, document, command+"\n")
+		return r.program.printedText("the command", o.json, document, command+"\n")
 	}
 	log, err := r.permit(o.consequence(seen, g.At), seen.Key, "add --write to release the lock, or --dry-run to print the command")
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *releaseRun) release(ctx context.Context, key string) error {
 	if err = r.execute(ctx, executorOf(r.target, log, &r.selection), seen, &document.Locks[0]); err != nil {
 		text = ""
 	}
-	return errors.Join(errorOf(err), r.printedText("the outcome", o.json, document, text))
+	return errors.Join(errorOf(err), r.program.printedText("the outcome", o.json, document, text))
 }
 
 // command returns the exact command of redis-cli for a lock.

@@ -82,7 +82,7 @@ func (r *releaseRun) printCommands(locks []keyspace.Lock, d jsonRelease) error {
 		d.Locks[i].RedisCommand = command
 		lines += command + "\n"
 	}
-	return r.printedText("the commands", r.options.json, d, lines)
+	return r.program.printedText("the commands", r.options.json, d, lines)
 }
 
 // consequenceForOwner describes what the action will change.
@@ -132,7 +132,7 @@ func (r *releaseRun) executeAll(ctx context.Context, e *release.Executor, locks 
 		}
 	}
 	text := fmt.Sprintf("%s %s of %s of %s\n", r.options.action().Did(r.options.giveTTL), humanize.Count(done), humanize.Plural(len(locks), "lock"), d.Owner)
-	if err := r.printedText("the outcome", r.options.json, d, text); err != nil {
+	if err := r.program.printedText("the outcome", r.options.json, d, text); err != nil {
 		return err
 	}
 	if ctx.Err() != nil || len(failed) == 0 {

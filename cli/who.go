@@ -268,7 +268,7 @@ func (r *whoRun) watchFor(ctx context.Context, others []*keyspace.Lock) error {
 	id, watch := &r.identity, r.options.watch
 	within, cancel := context.WithTimeout(ctx, watch)
 	defer cancel()
-	line := r.newProgressLine()
+	line := r.program.newProgressLine()
 	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
 	seen, err := r.scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
 		line.show(i.Text())

@@ -26,7 +26,7 @@ func (r *whoRun) prove(ctx context.Context) error {
 	if ends := id.holder.Expires; !ends.IsZero() { // before it, the lock is renewed, or gone
 		q.Window = min(max(ends.Sub(id.at), 0)+time.Second, maxProofTime)
 	}
-	line := r.newProgressLine()
+	line := r.program.newProgressLine()
 	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
 	seen, err := monitorInChild(ctx, &r.flags, r.scanner.Addr(), q)
 	line.clear()
