@@ -65,7 +65,7 @@ func scenarioFlags() []scenarioFlag {
 		{flag: "renew", key: "lock.renew", usage: "`renewal` of the leases: on, off or {every: ttl/3, max: 4} (default on)"},
 		{flag: "wait", key: "lock.wait", usage: "`way` to wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
 		{flag: "permits", key: "lock.permits", usage: "`number` of clients that may hold a semaphore at the same time (default 2)"},
-		{flag: "keys-per-hold", key: "lock.keys-per-hold", usage: "`number` of keys that a client locks together, for the kind all (default 2)"},
+		{flag: "keys-per-hold", key: "lock.keys-per-hold", usage: "`number` of keys that a client locks together, for the kinds all and nested (default 2)"},
 		{flag: "fence", key: "lock.fence", usage: "`true`: use fencing tokens, and refuse stale writes"},
 		{flag: "keys", key: "keys", usage: "`number` of keys (default 3)"},
 		{flag: "pick", key: "keys.pick", usage: "`distribution` of the clients over the keys: uniform, one, zipf or hotspot (default uniform)"},

@@ -25,14 +25,15 @@ const (
 	Fair      Kind = "fair"
 	Redlock   Kind = "redlock"
 	Semaphore Kind = "semaphore"
-	All       Kind = "all" // several keys with one hold
+	All       Kind = "all"    // several keys with one hold
+	Nested    Kind = "nested" // several keys, one after the other, each a fair lock of its own
 )
 
 const classicPrefix = "classic/"
 
 // Kinds returns all kinds, the sound ones first.
 func Kinds() []Kind {
-	all := []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All}
+	all := []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All, Nested}
 	for _, f := range classic.Forms() {
 		all = append(all, Kind(classicPrefix+f.Name))
 	}
@@ -63,7 +64,10 @@ func (k Kind) permits() bool { return k == Semaphore || k == "classic/quorum-sem
 
 // Fences reports whether the kind has fences that a protected resource can check. The
 // holders of a semaphore have no order, and a hold of several keys has no fence.
-func (k Kind) Fences() bool { return k.Sound() && k != Semaphore && k != All }
+func (k Kind) Fences() bool { return k.Sound() && k != Semaphore && !k.Several() }
+
+// Several reports whether a client locks several keys.
+func (k Kind) Several() bool { return k == All || k == Nested }
 
 // shared reports whether the kind has, or may have, readers.
 func (k Kind) shared() bool {
@@ -102,7 +106,7 @@ type Lock struct {
 	Order bool          `yaml:"order"` // serve waiters in order of arrival, as fair does; of a client process: judge that it does
 
 	Permits     int    `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
-	KeysPerHold int    `yaml:"keys-per-hold,positive"` // of all: how many keys a client locks together, the picked one and the next ones; default 2
+	KeysPerHold int    `yaml:"keys-per-hold,positive"` // of all and nested: how many keys a client locks together, the picked one and the next ones; default 2
 	Exec        string `yaml:"exec"`                   // command of a client process instead of a kind; see [Exec]
 }
 
@@ -116,7 +120,7 @@ func (l Lock) Limit() int {
 
 // span returns how many keys a hold has.
 func (l Lock) span() int {
-	if l.Kind == All {
+	if l.Kind.Several() {
 		return cmp.Or(l.KeysPerHold, defaultKeysPerHold)
 	}
 	return max(l.KeysPerHold, 1)
@@ -231,7 +235,7 @@ func (l Lock) withDefaults() Lock {
 	if l.Kind.permits() {
 		l.Permits = l.Limit()
 	}
-	if l.Kind == All {
+	if l.Kind.Several() {
 		l.KeysPerHold = l.span()
 	}
 	if !l.Kind.Sound() && l.Wait.Poll == 0 {
@@ -262,14 +266,14 @@ func (l Lock) validate() error {
 		return fmt.Errorf("wait: tries must be 0 (no bound) or more, not %d", l.Wait.Tries)
 	case l.Wait.Poll == 0 && (l.Wait.Tries > 0 || l.Wait.Jitter > 0):
 		return fmt.Errorf("wait: tries and jitter go with poll")
-	case l.Kind == Fair && l.Wait.Poll > 0:
+	case (l.Kind == Fair || l.Kind == Nested) && l.Wait.Poll > 0:
 		return fmt.Errorf("wait: the fair lock tells its waiters, and takes no poll")
 	case l.Permits != 0 && !l.Kind.permits() && l.Kind != Exec:
 		return fmt.Errorf("permits go with a semaphore (semaphore, classic/quorum-semaphore), not with %s", l.Kind)
 	case l.Permits < 0 || l.Permits > maxPermits:
 		return fmt.Errorf("permits must be 1 to %d, not %d", maxPermits, l.Permits)
-	case l.KeysPerHold != 0 && l.Kind != All && l.Kind != Exec:
-		return fmt.Errorf("keys-per-hold goes with all, not with %s", l.Kind)
+	case l.KeysPerHold != 0 && !l.Kind.Several() && l.Kind != Exec:
+		return fmt.Errorf("keys-per-hold goes with all and nested, not with %s", l.Kind)
 	case l.KeysPerHold < 0 || l.KeysPerHold > maxKeysPerHold:
 		return fmt.Errorf("keys-per-hold must be 1 to %d, not %d", maxKeysPerHold, l.KeysPerHold)
 	case l.Order && l.Kind != Fair && l.Kind != Exec:
@@ -304,11 +308,11 @@ func (l Lock) String() string {
 	if l.Kind.permits() {
 		words[0] += " " + strconv.Itoa(l.Permits)
 	}
-	if l.Kind == All {
+	if l.Kind.Several() {
 		words[0] += " " + humanize.Plural(l.KeysPerHold, "key")
 	}
 	switch {
-	case l.Kind == Fair:
+	case l.Kind == Fair, l.Kind == Nested:
 	case l.Wait.Poll > 0:
 		words = append(words, "poll "+short(l.Wait.Poll))
 	default:

@@ -84,9 +84,9 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		},
 		{
 			"keys per hold",
-			[]Scenario{lock(Lock{Kind: All, KeysPerHold: 1}), lock(Lock{Kind: All}), {Lock: Lock{Kind: All, KeysPerHold: 100}, Keys: Keys{N: 100}}},
+			[]Scenario{lock(Lock{Kind: All, KeysPerHold: 1}), lock(Lock{Kind: All}), lock(Lock{Kind: Nested, KeysPerHold: 3}), {Lock: Lock{Kind: All, KeysPerHold: 100}, Keys: Keys{N: 100}}},
 			[]Scenario{
-				lock(Lock{Kind: All, KeysPerHold: -1}), {Lock: Lock{Kind: All, KeysPerHold: 101}, Keys: Keys{N: 200}}, lock(Lock{KeysPerHold: 2}), lock(Lock{Kind: All, Fence: true}),
+				lock(Lock{Kind: All, KeysPerHold: -1}), {Lock: Lock{Kind: All, KeysPerHold: 101}, Keys: Keys{N: 200}}, lock(Lock{KeysPerHold: 2}), lock(Lock{Kind: All, Fence: true}), lock(Lock{Kind: Nested, Fence: true}),
 				{Lock: Lock{Kind: All}, Keys: Keys{N: 1}}, {Versus: []Lock{{Kind: All, KeysPerHold: 4}}},
 			},
 		},

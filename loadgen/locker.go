@@ -121,7 +121,38 @@ func open(o sessionConfig) (session, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return ofClient(client, o.scenario, rdb.Close), nil
+	s := ofClient(client, o.scenario, rdb.Close)
+	if o.scenario.Lock.Kind == Nested {
+		s = nestedSession{s, o.scenario.Apart}
+	}
+	return s, nil
+}
+
+// nestedSession is a session that locks each key on its own, in the order of the keys, and keeps it while it
+// waits for the next one.
+type nestedSession struct {
+	session
+	apart time.Duration
+}
+
+func (n nestedSession) as(id clientIdentity) session { return nestedSession{n.session.as(id), n.apart} }
+
+func (n nestedSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
+	outer, err := n.session.lock(ctx, keys[:1], shared)
+	if err != nil || len(keys) == 1 {
+		return outer, err
+	}
+	pause(ctx, n.apart)
+	inner, err := n.lock(ctx, keys[1:], shared)
+	if err != nil {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+		defer cancel()
+		return nil, errors.Join(err, outer.unlock(bounded))
+	}
+	both := *outer
+	both.unlock = func(ctx context.Context) error { return errors.Join(inner.unlock(ctx), outer.unlock(ctx)) }
+	both.kept = func() bool { return inner.kept() && outer.kept() }
+	return &both, nil
 }
 
 // options returns the options for package lock.
@@ -197,7 +228,7 @@ func locker(c *lock.Client, s Scenario, keys []string, shared bool) (lock.Locker
 		return c.All(keys, o)
 	case Reentrant:
 		return c.Reentrant(key, o)
-	case Fair:
+	case Fair, Nested: // the queue names the clients
 		return c.Fair(key, o)
 	case RW:
 		reader, writer, err := c.RW(key, o)

@@ -65,7 +65,7 @@ type Scenario struct {
 	Think    Dist          `yaml:"think" default:"exp:50ms"`      // time between two attempts in the closed model
 	Reads    float64       `yaml:"reads,share"`                   // share of readers, 0 to 1; for kinds with readers
 	Depth    int           `yaml:"depth,positive" default:"1"`    // how often a client enters a reentrant lock
-	Apart    time.Duration `yaml:"enter-every"`                   // pause before each further entry and after each further exit; 0: a client does not wait
+	Apart    time.Duration `yaml:"enter-every"`                   // pause before each further entry and after each further exit, and before each further key of nested; 0: a client does not wait
 	Patience time.Duration `yaml:"patience"`                      // a client stops waiting after this time; 0 = never
 	Conns    int           `yaml:"conns,positive" default:"100"`  // maximum number of connections. With more clients than that, clients share connections and queue in memory, like goroutines of one process
 

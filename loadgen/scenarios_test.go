@@ -53,7 +53,7 @@ func TestEveryScenarioShowsItsEffect(t *testing.T) {
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range scenarios.All() {
 			if len(s.Faults) == 0 {
-				s.Duration = min(s.Duration, longest)
+				s.Duration = min(s.Duration, longest+s.Patience)
 			}
 			for _, side := range s.Sides() {
 				cost := new(float64)

@@ -189,7 +189,7 @@ func setKind(s *loadgen.Scenario, k loadgen.Kind) {
 	l := s.Lock
 	s.Lock = loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 	s.Reads, s.Depth, s.Faults = 0, 0, nil
-	if k == loadgen.All {
+	if k.Several() {
 		s.Keys.N = max(s.Keys.N, 2)
 	}
 }

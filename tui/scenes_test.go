@@ -94,6 +94,8 @@ var claims = map[string][]string{
 	"redlock-majority": {"4 of 5 nodes up", "3 of 5 nodes up", "no lock can be acquired until 3 respond", "no majority of the servers is up", "1 ✗ down 2 ✗ down 3 ○ 4 ○ 5 ✗ down", "5 of 5 nodes up", "✓ 0 overlaps"},
 	"semaphore":        {"held by 2 clients of at most 2", "dies without releasing", "semaphore 2, notify", "mutex, notify", "✓ 0 overlaps"},
 	"several-keys":     {"dies without releasing", "has run out: client-", "✓ 0 overlaps"},
+	"deadlock":         {"timed out", "✓ 0 overlaps"},
+	"one-order":        {"✓ 0 overlaps"},
 	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
 	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "no client could acquire one key", "▲ nobody can get a lock", "✝ client-", " is dead, without a TTL: locked for ever"},
@@ -204,7 +206,7 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 	w := testConfig()
 	w.Scenes = scenarios.All()
 	drive(t, w, func(d *driver) {
-		d.size(80, 24).press("m", "m").want("1 to 16 of 25 · Esc closes", "▌  a  hot-key")
+		d.size(80, 24).press("m", "m").want("1 to 16 of 27 · Esc closes", "▌  a  hot-key")
 		for i, scene := range w.Scenes {
 			caption := strings.Join(strings.Fields(scene.Caption), " ")
 			lesson, _, _ := strings.Cut(caption, ". ")
@@ -213,8 +215,8 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 			check.True(t, i != 0 || strings.HasSuffix(d.line("a  hot-key"), "▐"), "no scroll bar at the beginning:\n%s", d.screen())
 			d.press("down")
 		}
-		d.press("up").want(" to 25 of 25", "▌  O  quorum-semaphore")
+		d.press("up").want(" to 27 of 27", "▌  O  quorum-semaphore")
 		check.True(t, strings.HasSuffix(d.line("quorum-semaphore"), "▐"), "no scroll bar at the end:\n%s", d.screen())
-		d.size(140, 60).want("Esc closes").wantNot("of 25", "▐")
+		d.size(140, 60).want("Esc closes").wantNot("of 27", "▐")
 	})
 }
