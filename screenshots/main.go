@@ -3,7 +3,7 @@
 //
 //	go run ./screenshots [-o FOLDER] [NAME...]
 //
-// It needs tmux, rsvg-convert for PNG, and ffmpeg and gifsicle for the animation.
+// It needs tmux, and redis-server for the story.
 package main
 
 import (
@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"locktop/tui/svg"
 )
@@ -54,46 +56,80 @@ func takeAll(ctx context.Context, folder string) (err error) {
 	return nil
 }
 
-// take runs the program and the steps of the shot, and writes the image.
+// take runs the program and the steps of the shot, and writes the image, for a dark and a light page.
 func (s shot) take(ctx context.Context, work, program, folder string) error {
-	title := strings.TrimSpace("locktop demo " + s.scene)
-	argv := append(strings.Fields(title), "--theme", "dark")
-	argv[0] = program
-	term, err := openTerminal(ctx, filepath.Join(work, s.name), argv)
-	if err != nil {
-		return err
-	}
-	defer term.close()
-	for _, do := range s.steps {
-		if err := term.press(ctx, do.keys); err != nil {
+	for _, theme := range []string{"dark", "light"} {
+		text, rows, err := s.run(ctx, filepath.Join(work, s.name+theme), program, theme)
+		if err != nil {
 			return err
 		}
-		if err := term.waitFor(ctx, do.until); err != nil {
+		name, image := filepath.Join(folder, s.name), svg.Draw(s.title(), text, columns, rows)
+		if theme == "light" {
+			name, image = name+"-light", []byte(onLight.Replace(string(image)))
+		}
+		if err := os.WriteFile(name+".svg", image, 0o644); err != nil {
 			return err
 		}
+		fmt.Println(name + ".svg")
 	}
-	if s.frames > 0 {
-		return s.animate(ctx, term, title, work, folder)
-	}
-	text, err := term.capture(ctx)
-	if err != nil {
-		return err
-	}
-	return write(ctx, filepath.Join(folder, s.name), svg.Draw(title, text, columns, rows))
+	return nil
 }
 
-// write writes name.svg, and name.png if rsvg-convert is installed.
-func write(ctx context.Context, name string, svg []byte) error {
-	if err := os.WriteFile(name+".svg", svg, 0o644); err != nil {
-		return err
+// onLight replaces the paper, the ink, the border and the grey of an image.
+var onLight = strings.NewReplacer("#171b24", "#ffffff", "#d5d9e2", "#1f2328", "#3a4252", "#d0d7de", "#8b94a6", "#59636e")
+
+func (s shot) title() string {
+	if s.script != "" {
+		return "a stuck lock, in four frames"
 	}
-	fmt.Println(name + ".svg")
-	if _, err := exec.LookPath("rsvg-convert"); err != nil {
-		return nil
+	return strings.TrimSpace("locktop demo " + s.scene)
+}
+
+// run returns what the image shows, and its number of rows: the frames of the steps, or else the last screen.
+func (s shot) run(ctx context.Context, socket, program, theme string) (text string, rows int, err error) {
+	argv := append(strings.Fields("locktop demo "+s.scene), "--theme", theme)
+	argv[0] = program
+	if s.script != "" {
+		argv = []string{"sh", "-c", s.script, "sh", program, theme}
 	}
-	if err := run(ctx, "rsvg-convert", "--zoom", "2", "--output", name+".png", name+".svg"); err != nil {
-		return err
+	term, err := openTerminal(ctx, socket, argv)
+	if err != nil {
+		return "", 0, err
 	}
-	fmt.Println(name + ".png")
+	defer func() {
+		_ = term.press(ctx, []string{"C-c"})
+		_ = term.waitFor(ctx, `^never$`) // it reports the end of the program, which is what is wanted
+		term.close()
+	}()
+	var frames []string
+	for _, do := range s.steps {
+		err := errors.Join(term.press(ctx, do.keys), term.waitFor(ctx, do.until))
+		if err != nil {
+			return "", 0, err
+		}
+		if do.from == "" {
+			continue
+		}
+		frame, err := term.captureLines(ctx, do.from, do.to)
+		if err != nil {
+			return "", 0, err
+		}
+		if do.caption != "" {
+			frames = append(frames, "", ansi.Style{}.Bold().Styled(" "+do.caption), "")
+		}
+		frames = append(frames, frame...)
+	}
+	if frames != nil {
+		return strings.Join(frames, "\n"), len(frames), nil
+	}
+	text, err = term.capture(ctx)
+	return text, rowsOfTerminal, err
+}
+
+func run(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	}
 	return nil
 }

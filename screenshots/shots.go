@@ -1,30 +1,55 @@
 package main
 
-// columns and rows are the size of every image, in cells.
-const columns, rows = 104, 32
+// columns and rowsOfTerminal are the size of the terminal, in cells.
+const columns, rowsOfTerminal = 104, 32
 
 // shot is an image and the steps to it.
 type shot struct {
 	name   string // of the file, without extension
 	alt    string // what the README says of it
 	scene  string // of locktop demo; "" = none
+	script string // for sh, in place of the demo: it runs the program $1 with the theme $2
 	steps  []step
-	frames int      // number of frames of an animation after the last step; 0 means a still image
-	shows  []string // words of the image, or of the last frame, that prove alt
+	shows  []string // words of the image that prove alt
 }
 
 // step presses keys, by their tmux names, and waits until the screen matches a
 // regular expression. Without keys it only waits. The first step has none, so
-// that the program can start.
+// that the program can start. With from, the image has the lines from one that matches from to one that matches to, below a caption.
 type step struct {
-	keys  []string
-	until string
+	keys              []string
+	until             string
+	caption, from, to string
 }
+
+// hangs is a lock without a deadline, whose holder is connected and idle, and a client that polls for it.
+const hangs = `
+port=27911
+redis-server --port $port --save "" >/dev/null 2>&1 & server=$!
+trap 'kill $server $holder $poller' EXIT HUP
+until redis-cli -p $port PING >/dev/null 2>&1; do sleep 0.1; done
+{ echo CLIENT SETNAME worker-3; echo SET lock:orders:4711 worker-3; sleep 600; } | redis-cli -p $port >/dev/null & holder=$!
+sleep 1
+while sleep 0.3; do redis-cli -p $port SET lock:orders:4711 worker-8 NX PX 60000 >/dev/null; done & poller=$!
+"$1" -u redis://127.0.0.1:$port --write --theme "$2"`
 
 // shots lists all images. Each waits until there is some history: several
 // locks held for 10 s or more, and a few hundred acquires.
 func shots() []shot {
 	return []shot{
+		{
+			name: "story", alt: "A stuck lock in four frames: found, who holds it, released exactly, and the next client works", script: hangs,
+			steps: []step{
+				{until: `≥1 +≥\d\d`, caption: "1  The queue hangs. One lock has no deadline, and another client waits for it", from: `most waiting`, to: `▌▲`},
+				{keys: []string{"Enter"}, until: `connected for`, caption: "2  Who holds it? A connected client that has done nothing since", from: `── findings`, to: `connected for`},
+				{keys: []string{"x"}, until: `release it`},
+				{keys: []string{"r"}, until: `only if the lock is still`, caption: "3  Release exactly this hold: compared on the server, and logged", from: `── release`, to: `leave it`},
+				{keys: []string{"y"}, until: `(?s)holder +worker-8.*acquired +worker-8`, caption: "4  The next client works", from: `time left`, to: `holder +worker-8`},
+				{until: `released`, from: `── last 60 s`, to: `holds`},
+				{until: `released`, from: `acquired +worker-8`, to: `released +worker-3`},
+			},
+			shows: []string{"most waiting for lock:orders:4711, because of worker-3", "It is done only if the lock is still as it is shown here", "● acquired worker-8", "○ released worker-3"},
+		},
 		{
 			name: "locks", alt: "The locks, worst first",
 			steps: []step{
@@ -45,15 +70,16 @@ func shots() []shot {
 			shows: []string{"● held", "waits"},
 		},
 		{
-			name: "contention", alt: "Which locks clients wait for, and whose holds cause it", scene: "convoy",
+			name: "contention", alt: "Which locks clients wait for, and whose holds cause it",
 			steps: []step{
-				{until: `look for: hand-off p90 \d\d\d`},
-				{keys: []string{"1", "o", "o"}, until: `(?s)most blocked: load.*▲ load.*finding +▲ Between two holds`},
+				{until: `m shows `},
+				{until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
+				{keys: []string{"o", "o"}, until: `(?s)most waiting for load.*load:.*exact`},
 			},
-			shows: []string{"most blocked: load", "▲ Between two holds"},
+			shows: []string{"most waiting for load", "exact"},
 		},
 		{
-			name: "timeline", alt: "Who held which lock, and when", scene: "blind-delete",
+			name: "timeline", alt: "Who held which lock, and when: one lock deletes blindly, and its holds overlap", scene: "blind-delete",
 			steps: []step{
 				{until: `\d OVERLAPS`},
 				{until: `final`},
@@ -78,19 +104,12 @@ func shots() []shot {
 			shows: []string{"2 down", "3/5"},
 		},
 		{
-			name: "findings",
+			name: "fence", alt: "A holder freezes, another client gets the lock, and the fence refuses the late write: a scene of the load", scene: "freeze-fenced",
 			steps: []step{
-				{until: `orders:4711`},
-				{keys: []string{"5"}, until: `what to do`},
+				{until: `stale write refused 1`},
+				{until: `refused, its fencing token`},
 			},
-		},
-		{
-			name: "demo", alt: "A holder freezes, another client gets the lock, and the fence refuses the late write: a scene of the demo", scene: "freeze-fenced",
-			steps: []step{
-				{until: `look for: stale write refused`},
-			},
-			frames: 24,
-			shows:  []string{"stale write refused 1", "freezes while holding the lock", "acquires it as well", "refused, its fencing token"},
+			shows: []string{"stale write refused 1", "freezes while holding the lock", "acquires it as well", "refused, its fencing token"},
 		},
 	}
 }

@@ -25,7 +25,7 @@ func openTerminal(ctx context.Context, socket string, argv []string) (*terminal,
 	args := []string{
 		"set-option", "-g", "default-terminal", "xterm-256color", ";",
 		"set-option", "-g", "remain-on-exit", "on", ";",
-		"new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(rows), "-e", "COLORTERM=truecolor", "--",
+		"new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(rowsOfTerminal), "-e", "COLORTERM=truecolor", "--",
 	}
 	if _, err := t.tmux(ctx, append(args, argv...)...); err != nil {
 		return nil, err
@@ -116,4 +116,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 // capture returns the screen with its colours, as escape sequences.
 func (t *terminal) capture(ctx context.Context) (string, error) {
 	return t.tmux(ctx, "capture-pane", "-e", "-p", "-N")
+}
+
+// captureLines returns the lines of the screen from the first one that matches an expression to the next one that matches another.
+func (t *terminal) captureLines(ctx context.Context, from, to string) ([]string, error) {
+	screen, err := t.tmux(ctx, "capture-pane", "-p")
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(screen, "\n")
+	first := slices.IndexFunc(lines, regexp.MustCompile(from).MatchString)
+	if first < 0 {
+		return nil, fmt.Errorf("no line matches %q:\n%s", from, screen)
+	}
+	length := slices.IndexFunc(lines[first:], regexp.MustCompile(to).MatchString)
+	if length < 0 {
+		return nil, fmt.Errorf("no line after the first matches %q:\n%s", to, screen)
+	}
+	text, err := t.tmux(ctx, "capture-pane", "-e", "-p", "-N", "-S", strconv.Itoa(first), "-E", strconv.Itoa(first+length))
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), err
 }

@@ -30,7 +30,7 @@ func TestTerminalHasTheSizeAndAllColours(t *testing.T) {
 	t.Setenv("CI", "true")
 	t.Setenv("NO_COLOR", "1")
 	term := terminalFor(t, `stty size; echo "CI=$CI. NO_COLOR=$NO_COLOR. COLORTERM=$COLORTERM."; read line`)
-	want := fmt.Sprintf(`%d %d\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`, rows, columns)
+	want := fmt.Sprintf(`%d %d\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`, rowsOfTerminal, columns)
 	check.ErrorIs(t, term.waitFor(t.Context(), want), nil)
 }
 
@@ -69,16 +69,15 @@ var inTag = regexp.MustCompile(`<[^>]+>`)
 func TestThePicturesShowWhatTheReadmeSays(t *testing.T) {
 	readme := string(check.Must(os.ReadFile("../README.md"))(t))
 	for _, s := range shots() {
-		if s.alt == "" {
-			continue
-		}
-		file := map[bool]string{true: ".gif", false: ".svg"}[s.frames > 0]
-		check.Contains(t, readme, "!["+s.alt+"](screenshots/"+s.name+file+")")
-		picture := string(check.Must(os.ReadFile(s.name + ".svg"))(t))
-		words := strings.Join(strings.Fields(html.UnescapeString(inTag.ReplaceAllString(picture, " "))), " ")
-		check.Contains(t, picture, "<title>"+strings.TrimSpace("locktop demo "+s.scene)+"</title>")
-		for _, text := range s.shows {
-			check.True(t, strings.Contains(words, text), "%s.svg does not show %q: %s", s.name, text, words)
+		check.Contains(t, readme, `<source media="(prefers-color-scheme: light)" srcset="screenshots/`+s.name+`-light.svg">`)
+		check.Contains(t, readme, `<img alt="`+s.alt+`" src="screenshots/`+s.name+`.svg">`)
+		for _, theme := range []string{"", "-light"} {
+			picture := string(check.Must(os.ReadFile(s.name + theme + ".svg"))(t))
+			words := strings.Join(strings.Fields(html.UnescapeString(inTag.ReplaceAllString(picture, " "))), " ")
+			check.Contains(t, picture, "<title>"+s.title()+"</title>")
+			for _, text := range s.shows {
+				check.True(t, strings.Contains(words, text), "%s%s.svg does not show %q: %s", s.name, theme, text, words)
+			}
 		}
 	}
 }
