@@ -311,7 +311,7 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 // The check that a load is on this machine needs no password, so it does not refuse one
 // that is asked for later. Nothing listens at the address.
 func TestALoadAsksForThePassword(t *testing.T) {
-	for _, args := range []string{"load --duration 1s -u redis://127.0.0.1:1 --user ann --askpass", "load --redlock redis://127.0.0.1:1 --user ann --askpass"} {
+	for _, args := range []string{"load --duration 1s -u redis://127.0.0.1:1 --user ann --askpass", "load --redlock 127.0.0.1:1 --user ann --askpass"} {
 		o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args)...)
 		check.True(t, strings.Contains(o.errors, "connection refused"), "%s: %+v", args, o)
 	}
@@ -320,6 +320,22 @@ func TestALoadAsksForThePassword(t *testing.T) {
 	check.NoError(t, c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}))
 	err := own.refusal(&c, writeFlags{})
 	check.True(t, err == nil, "--load: %v", err)
+}
+
+// The screen has the scenes that its servers can play, with the processes of --exec if there are any.
+func TestTheScenesOfTheScreenAreThoseOfItsServers(t *testing.T) {
+	for args, want := range map[string]string{"": "", "--redlock 127.0.0.1:1,127.0.0.1:2": "classic/quorum-semaphore", "--exec client": "exec"} {
+		var own ownLoad
+		var c connect.Flags
+		flags := c.FlagSet()
+		flags.AddFlagSet(own.flags())
+		check.NoError(t, flags.Parse(strings.Fields(args)))
+		all := own.scenes(&c)
+		check.True(t, len(all) > 0, "%s: no scene", args)
+		for _, s := range all { // those that stop servers are not there
+			check.True(t, string(s.Lock.Kind) == want || want == "" && !s.Lock.Kind.Quorum(), "%s: %s has the lock %s", args, s.Name, s.Lock)
+		}
+	}
 }
 
 // A password for several servers is asked for once, and a warning about it is given once.
@@ -396,23 +412,23 @@ func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 		"agent --control zzz": "--control is not a Redis address",
 		"agent":               "an agent needs --control",
 		"agent --control redis://127.0.0.1:1 " + at: "unknown flag -u",
-		"load --agents 2":                                   "--agents needs --control",
-		"load --control redis://127.0.0.1:1":                "--control needs --agents",
-		"load " + agents + "2000":                           "1 to 1000",
-		"load " + agents + "2 --demo":                       "--demo and --control contradict each other",
-		"load " + agents + "2 --events e":                   "the events stay with the agents",
-		"load " + agents + "2 --sentinel 127.0.0.1:1":       "agents do not ask Sentinels",
-		at + " --load --agents 4":                           "--agents needs --control",
-		at + " --agents 4":                                  "--agents needs --control",
-		at + " --control redis://127.0.0.1:2":               "--control needs --agents",
-		away + " " + agents + "4":                           "is on another machine",
-		at + " " + agents + "4 --production":                "contradict",
-		"--sentinel 127.0.0.1:1 --master m " + agents + "4": "agents do not ask Sentinels",
-		away + " --load":                                    "is on another machine",
-		at + " --load --production":                         "contradict",
-		at + " --load -n all":                               "one database",
-		"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load": "one server",
-		"list --cluster --redlock redis://a,redis://b":                                 "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "",
+		"load --agents 2":                                         "--agents needs --control",
+		"load --control redis://127.0.0.1:1":                      "--control needs --agents",
+		"load " + agents + "2000":                                 "1 to 1000",
+		"load " + agents + "2 --demo":                             "--demo and --control contradict each other",
+		"load " + agents + "2 --events e":                         "the events stay with the agents",
+		"load " + agents + "2 --sentinel 127.0.0.1:1":             "agents do not ask Sentinels",
+		at + " --load --agents 4":                                 "--agents needs --control",
+		at + " --agents 4":                                        "--agents needs --control",
+		at + " --control redis://127.0.0.1:2":                     "--control needs --agents",
+		away + " " + agents + "4":                                 "is on another machine",
+		at + " " + agents + "4 --production":                      "contradict",
+		"--sentinel 127.0.0.1:1 --master m " + agents + "4":       "agents do not ask Sentinels",
+		away + " --load":                                          "is on another machine",
+		at + " --load --production":                               "contradict",
+		at + " --load -n all":                                     "one database",
+		"--redlock redis://127.0.0.1:1,redis://10.0.0.1:2 --load": "10.0.0.1:2 is on another machine",
+		"list --cluster --redlock redis://a,redis://b":            "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "",
 		"list --redlock redis://a -p 1": "", "list --master m": "", "list --prefer-replica": "", "list --redlock http://a": "",
 		"list -n some": "", "list --budget 0": "", "list --budget 101": "", "list --budget fast": "",
 	} {

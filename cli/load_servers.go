@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
 	"locktop/cli/demo"
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/internal/server"
 	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 	"locktop/tui"
 	"locktop/tui/widget"
 )
@@ -156,6 +159,7 @@ type ownLoad struct {
 func (o *ownLoad) flags() *pflag.FlagSet {
 	set := flagSection("Load")
 	set.BoolVar(&o.enabled, "load", false, "let the Load page run clients on this server, under their own prefix; loopback addresses only")
+	set.StringVar(&o.options.exec, "exec", "", "`command` of a client process, for the shell: the Load page runs these clients instead of its own")
 	o.options.addAgentFlags(set)
 	return set
 }
@@ -165,23 +169,56 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	switch {
 	case may.production:
 		return usageErrorf("", "--load and --production contradict each other")
-	case c.Redlock():
-		return usageErrorf("locktop load --redlock does", "--load runs on one server")
 	case c.AllDatabases():
 		return usageErrorf("choose one with -n", "--load runs in one database")
 	}
 	if err := o.options.checkAgents(c); err != nil {
 		return err
 	}
-	remote, err := c.Remote()
-	if err == nil && remote != "" {
-		err = notLocal("locktop load --yes-load-this-server does, without the screen", remote)
+	for _, one := range o.nodes(c) {
+		if remote, err := one.Remote(); err != nil {
+			return err
+		} else if remote != "" {
+			return notLocal("locktop load --yes-load-this-server does, without the screen", remote)
+		}
 	}
-	return err
+	return nil
 }
 
-// ownClients is the number of clients of the load of the screen.
-const ownClients = 20
+// nodes returns the flags of each server of a Redlock, or those of c.
+func (o *ownLoad) nodes(c *connect.Flags) []*connect.Flags {
+	if len(c.Redlock()) == 0 {
+		return []*connect.Flags{c}
+	}
+	return render.Each(c.Redlock(), func(url string) *connect.Flags { return c.WithURL("--redlock", url) })
+}
+
+// scenes returns the scenes that the servers can play: those of a quorum with --redlock, else the others.
+func (o *ownLoad) scenes(c *connect.Flags) []loadgen.Scenario {
+	on := loadgen.Servers{Nodes: make([]loadgen.RedisClient, len(c.Redlock()))}
+	return slices.DeleteFunc(o.clients(scenarios.All()...), func(s loadgen.Scenario) bool {
+		return s.Lock.Kind != loadgen.Exec && s.Lock.Kind.Quorum() != (len(c.Redlock()) > 0) || on.Supports(s) != nil
+	})
+}
+
+// clients returns scenarios with the processes of --exec, if there are any, in place of our own clients.
+func (o *ownLoad) clients(all ...loadgen.Scenario) (changed []loadgen.Scenario) {
+	for _, s := range all {
+		switch {
+		case o.options.exec == "":
+			changed = append(changed, s)
+		case s.Lock.Kind.Sound() && !s.Lock.Kind.Quorum():
+			changed = append(changed, s.WithClient(o.options.exec))
+		}
+	}
+	return changed
+}
+
+// ownClients and ownProcesses are the numbers of clients of the load of the screen: of our own, and with --exec.
+const (
+	ownClients   = 20
+	ownProcesses = 8
+)
 
 // Open implements [tui.Loader].
 func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
@@ -190,6 +227,14 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	s := demo.Scenario(max(ownClients, o.options.agents))
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
+	o.options.redlock = o.connection.Redlock()
+	if len(o.options.redlock) > 0 {
+		s.Lock.Kind = loadgen.Redlock
+	}
+	if o.options.exec != "" {
+		s.Clients = ownProcesses
+		s = s.WithClient(o.options.exec)
+	}
 	g, err := quiet.openLoadServers(ctx, o.connection, &o.options, s)
 	if err != nil {
 		return nil, err

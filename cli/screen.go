@@ -23,8 +23,6 @@ import (
 	"locktop/cli/connect"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
-	"locktop/loadgen"
-	"locktop/loadgen/scenarios"
 	"locktop/tui"
 	"locktop/tui/widget"
 )
@@ -109,7 +107,7 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 	if err := errors.Join(r.check(), may.check(c)); err != nil {
 		return err
 	}
-	wanted := own.enabled || own.options.control != "" || own.options.agents != 0
+	wanted := own.enabled || own.options.exec != "" || own.options.control != "" || own.options.agents != 0
 	if err := own.refusal(c, may); wanted && err != nil {
 		return err
 	}
@@ -137,7 +135,12 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 	own.connection = c
 	if own.refusal(c, may) == nil {
 		w.Loader = own
-		w.Scenes = slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind.Quorum() })
+		w.Scenes = own.scenes(c)
+		for _, node := range own.nodes(c) {
+			if addr, _, err := node.Server(); err == nil && len(c.Redlock()) > 0 {
+				w.Quorum = append(w.Quorum, addr)
+			}
+		}
 		defer own.close()
 	}
 	if own.enabled {

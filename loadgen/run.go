@@ -223,6 +223,9 @@ func Live(a, b Scenario) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+// Check returns an error if the servers of the run cannot run a scenario.
+func (r *Run) Check(s Scenario) error { return r.servers.Supports(s) }
+
 // Inject applies a fault now, or when a client reaches its moment. It returns an error
 // if the fault is impossible.
 func (r *Run) Inject(f Fault) error {

@@ -73,6 +73,17 @@ func (sv Servers) prepare(s Scenario) (Scenario, error) {
 	return s, nil
 }
 
+// Supports returns an error if s is invalid, or has a fault or a kind of lock that these servers do not support.
+func (sv Servers) Supports(s Scenario) error {
+	if _, err := sv.prepare(s); err != nil {
+		return err
+	}
+	if s.Lock.Kind.Quorum() && len(sv.Nodes) < 2 {
+		return fmt.Errorf("a %s needs independent servers: --redlock names them, locktop demo has five", s.Lock.Kind)
+	}
+	return nil
+}
+
 func (sv Servers) canApply(f Fault, s Scenario) error {
 	servers := len(sv.all(s.Lock.Kind))
 	_, stops := sv.Power.(Stopper)

@@ -436,6 +436,7 @@ type fakeLoad struct {
 	events   []loadgen.Event
 	others   []loadgen.Compared
 	fails    error // of Start
+	nodes    int   // of a quorum
 }
 
 func (g *fakeLoad) Start() error { return cmp.Or(g.fails, g.run(g.fails == nil)) }
@@ -462,6 +463,13 @@ func (g *fakeLoad) setClients(n int) {
 func (g *fakeLoad) Inject(f loadgen.Fault) error {
 	g.injected = append(g.injected, f)
 	return nil
+}
+
+func (g *fakeLoad) Check(s loadgen.Scenario) error {
+	if g.nodes == 0 { // it runs all
+		return s.Validate()
+	}
+	return loadgen.Servers{Nodes: make([]loadgen.RedisClient, g.nodes)}.Supports(s)
 }
 
 func (g *fakeLoad) Events(seen uint64) []loadgen.Event {

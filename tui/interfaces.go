@@ -25,6 +25,7 @@ type Load interface {
 	Stop() error                  // stops all clients and releases their locks
 	Apply(loadgen.Scenario) error // changes the scenario, also of a running load
 	Inject(loadgen.Fault) error   // injects a fault now
+	Check(loadgen.Scenario) error // returns an error if its servers or its agents cannot run the scenario
 	Metrics() loadgen.Metrics
 	Events(seen uint64) []loadgen.Event // events after number seen
 	Scenario() loadgen.Scenario
@@ -34,7 +35,6 @@ type Load interface {
 // AgentLoad is a Load whose clients run in other processes, the agents.
 type AgentLoad interface {
 	Load
-	Check(loadgen.Scenario) error // returns an error if the agents cannot run the scenario
 	Agents() []loadgen.AgentState // of the newest start, by number, also while it waits for them
 	Incomplete() []string         // reasons why the figures are not complete
 	Witness() *witness.Results    // nil if there is no witness

@@ -27,10 +27,11 @@ func (f *loadState) byAgents() AgentLoad {
 
 // refuses returns why the load cannot run a scenario, "" if it can.
 func (f *loadState) refuses(s loadgen.Scenario) string {
-	if load := f.byAgents(); load != nil {
-		if err := load.Check(s); err != nil {
-			return widget.Plain(strings.TrimPrefix(err.Error(), "scenario: "))
-		}
+	if f.load == nil {
+		return ""
+	}
+	if err := f.load.Check(s); err != nil {
+		return widget.Plain(strings.TrimPrefix(err.Error(), "scenario: "))
 	}
 	return ""
 }

@@ -27,9 +27,12 @@ func formFields(s loadgen.Scenario) []formField {
 	return slices.DeleteFunc(allFormFields(), func(k formField) bool { return k.shown != nil && !k.shown(s) })
 }
 
+// own reports whether the clients are ours, and no processes.
+func own(s loadgen.Scenario) bool { return s.Lock.Kind != loadgen.Exec }
+
 func allFormFields() []formField {
 	return []formField{
-		{"lock", nil,
+		{"lock", own,
 			func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
 			func(s *loadgen.Scenario, d int) {
 				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
@@ -100,7 +103,9 @@ func allFormFields() []formField {
 			func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
 			func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
 		},
-		{"waiting", func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
+		{"waiting", func(s loadgen.Scenario) bool {
+			return own(s) && s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair
+		},
 			func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
 					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)

@@ -439,7 +439,11 @@ func TestTheLoadOfTheScreen(t *testing.T) {
 			if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 				d.t.Errorf("struck: %+v", got)
 			}
-			d.press("f").wantNot("node-down", "node-restart-empty").press("esc")
+			d.press("f").wantNot("node-down", "node-restart-empty", "skew").press("esc")
+			g.nodes = 3
+			d.press("enter").enter("redlock").press("enter").want("lock: redlock").press("f").wantNot("node-down", "skew").press("esc")
+			g.nodes = 1
+			d.press("enter").enter("mutex").press("enter", "enter").enter("redlock").press("enter").want("needs independent servers")
 			d.press("s").wait(tickInterval).press("f").want("the clients are not running").wantNot("Inject a fault")
 		},
 		// A crash has no end of its own.

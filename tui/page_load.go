@@ -304,22 +304,16 @@ func (p *loadPage) faultMenu(s *state) *menu {
 		if !f.fault.Kind.OnServers() {
 			f.fault.Agent = agent
 		}
+		now := s.run.scenario
+		if now.Faults = []loadgen.Fault{f.fault}; s.run.refuses(now) != "" {
+			continue // not for this lock, or not on these servers
+		}
 		m.choices = append(m.choices, choice{
-			key: f.key, label: string(f.fault.Kind), detail: f.detail, disabled: s.noFault(f.fault),
+			key: f.key, label: string(f.fault.Kind), detail: f.detail,
 			pick: func(s *state) (dialog, tea.Cmd) { return nil, inject(s.run.load, f.fault) },
 		})
 	}
 	return m
-}
-
-// noFault returns why a fault is impossible for the lock of the load, "" if it is possible.
-func (s *state) noFault(f loadgen.Fault) string {
-	now := s.run.scenario
-	err := loadgen.Scenario{Lock: now.Lock, Keys: now.Keys, Faults: []loadgen.Fault{f}}.Validate()
-	if err == nil {
-		return ""
-	}
-	return widget.Plain(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "fault 1: "), string(f.Kind)+": "))
 }
 
 // faultChoice is a fault in the menu.

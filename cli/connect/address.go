@@ -123,6 +123,8 @@ func (c *Flags) address() (endpoint, error) {
 		return endpoint{}, usagef("", "--url already says where: leave out --host, --port and --socket")
 	case c.given("socket") && tcp:
 		return endpoint{}, usagef("", "--socket already says where: leave out --host and --port")
+	case c.given("url") && c.origin == "--redlock":
+		return parseAddress(c.origin, c.url)
 	case c.given("url"):
 		return parseURL(cmp.Or(c.origin, "--url"), c.url)
 	case c.given("socket"):

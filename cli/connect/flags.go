@@ -69,7 +69,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 // that has it.
 func (c *Flags) WithURL(origin, url string) *Flags {
 	other := c.set("url")
-	other.origin, other.url = origin, url
+	other.origin, other.url, other.redlock = origin, url, nil
 	return other
 }
 
@@ -145,8 +145,8 @@ func (c *Flags) set(name string) *Flags {
 // AllDatabases reports whether --db is "all".
 func (c *Flags) AllDatabases() bool { return c.db.all }
 
-// Redlock reports whether the flags name the servers of a Redlock.
-func (c *Flags) Redlock() bool { return len(c.redlock) > 0 }
+// Redlock returns the addresses or URLs of the servers of a Redlock, nil if the flags name none.
+func (c *Flags) Redlock() []string { return c.redlock }
 
 // PrefersReplicas reports whether replicas are read.
 func (c *Flags) PrefersReplicas() bool { return c.preferReplica }
@@ -221,7 +221,7 @@ func (c *Flags) checkTopology() error {
 		return usagef("", "--cluster, --sentinel and --redlock exclude each other")
 	case c.addressGiven() && len(s.sentinels) > 0:
 		return usagef("", "--sentinel already says where: leave out --url, --host, --port and --socket")
-	case c.addressGiven() && len(s.redlock) > 0:
+	case c.addressGiven() && len(s.redlock) > 0 && !slices.Contains(s.redlock, c.url):
 		return usagef("", "--redlock already says where: leave out --url, --host, --port and --socket")
 	case c.given("sentinel-pass") && s.sentinelPass == "":
 		return usagef("is its shell variable set?", "--sentinel-pass is empty")

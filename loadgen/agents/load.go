@@ -177,11 +177,7 @@ func (l *Load) Check(scenario loadgen.Scenario) error {
 	if _, err := scenario.Shares(l.config.Agents); err != nil {
 		return err
 	}
-	run, err := loadgen.New(l.config.Servers, scenario)
-	if err != nil {
-		return err
-	}
-	return run.Close() // it has not started
+	return l.config.Servers.Supports(scenario)
 }
 
 func (l *Load) set(s loadgen.Scenario) {
