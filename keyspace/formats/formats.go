@@ -6,6 +6,7 @@ package formats
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -122,3 +123,77 @@ func besideAll(typ string, names func(key string) []string) func(keyspace.Entry)
 		return all
 	}
 }
+
+// inNamespaces returns a format that also finds the locks in the namespace of an application,
+// which redis-namespace, keyPrefix and the like put before all names. The other keys of such a
+// lock are in the same namespace, and the functions of f see their names without it.
+func inNamespaces(f keyspace.Format) keyspace.Format {
+	plain := f
+	if f.Prefixes == nil {
+		return f
+	}
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		namespace, name := plain.CutNamespace(e.Key)
+		if namespace == "" {
+			return plain.Decode(e)
+		}
+		related := e.Related
+		e.Key, e.Related = name, make(map[string]keyspace.Entry, len(related))
+		for key, beside := range related {
+			e.Related[strings.TrimPrefix(key, namespace)] = beside
+		}
+		l, sure := plain.Decode(e)
+		l.Evidence = append([]string{"it is in the namespace " + strconv.Quote(namespace)}, l.Evidence...)
+		return l, sure
+	}
+	if f.Probe != nil {
+		f.Probe = func(key, first string) keyspace.Confidence {
+			_, name := plain.CutNamespace(key)
+			return plain.Probe(name, first)
+		}
+	}
+	if f.Related != nil {
+		f.Related = func(e keyspace.Entry) (all []keyspace.Companion) {
+			namespace, name := plain.CutNamespace(e.Key)
+			e.Key = name
+			for _, beside := range plain.Related(e) {
+				all = append(all, keyspace.Companion{Key: namespace + beside.Key, Type: beside.Type})
+			}
+			return all
+		}
+	}
+	if f.Actions != nil {
+		actions := *plain.Actions
+		actions.Keys = func(l keyspace.Lock) (all []string) {
+			namespace, name := plain.CutNamespace(l.Key)
+			l.Key = name
+			for _, key := range plain.Actions.Keys(l) {
+				all = append(all, namespace+key)
+			}
+			return all
+		}
+		actions.Args = func(l keyspace.Lock) []string {
+			_, l.Key = plain.CutNamespace(l.Key)
+			return plain.Actions.Args(l)
+		}
+		f.Actions = &actions
+	}
+	return f
+}
+
+// bySetNX is SET key token NX PX.
+var bySetNX = keyspace.Attempt{Command: "set", Token: 1, Option: "nx"}
+
+// stringAttempts are the shapes for a lock that is one string: SET NX, SETNX, or a script with
+// the token and a TTL. A script with the token alone is a release.
+func stringAttempts() []keyspace.Attempt {
+	return []keyspace.Attempt{bySetNX, {Command: "setnx", Token: 1}, byScript(0, 1)}
+}
+
+// byScript is a script whose ARGV has the token at an index, and positive numbers at others.
+func byScript(token int, numbers ...int) keyspace.Attempt {
+	return keyspace.Attempt{Command: keyspace.AnyScript, Token: token, Numbers: numbers}
+}
+
+// attempts returns shapes, for a literal.
+func attempts(shapes ...keyspace.Attempt) []keyspace.Attempt { return shapes }
