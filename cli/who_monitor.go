@@ -22,7 +22,7 @@ func (r *whoRun) prove(ctx context.Context) error {
 			return err
 		}
 	}
-	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: maxProofTime}
+	q := inspect.MonitorQuery{Key: id.lock.Key, Token: id.holder.ID, DB: id.lock.DB, Window: maxProofTime}
 	if ends := id.holder.Expires; !ends.IsZero() { // before it, the lock is renewed, or gone
 		q.Window = min(max(ends.Sub(id.at), 0)+time.Second, maxProofTime)
 	}

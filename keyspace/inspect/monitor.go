@@ -16,11 +16,11 @@ import (
 	"locktop/internal/humanize"
 )
 
-// MonitorQuery is what [Monitor] looks for: a command that has a key and one of the tokens
-// as arguments of their own, and that only the holder sends.
+// MonitorQuery is what [Monitor] looks for: a command that has a key and a token as arguments of
+// their own, and that only the holder sends.
 type MonitorQuery struct {
 	Key    string
-	Tokens []string
+	Token  string
 	DB     int
 	Window time.Duration // how long MONITOR runs at most
 }

@@ -30,7 +30,7 @@ var commandEvidence = map[string]string{
 	"smismember": onlyReads, "lpos": onlyReads, "mget": onlyReads, "exists": onlyReads,
 }
 
-// judge parses a line of MONITOR. ok is false if it does not have the key and a token, each as
+// judge parses a line of MONITOR. ok is false if it does not have the key and the token, each as
 // an argument of its own.
 func (q MonitorQuery) judge(line string) (s Sighting, ok bool) {
 	s, args, ok := parseMonitorLine(line, q.DB)
@@ -41,14 +41,9 @@ func (q MonitorQuery) judge(line string) (s Sighting, ok bool) {
 	if key < 0 {
 		return Sighting{}, false
 	}
-	others := slices.Delete(slices.Clone(args), key, key+1)
-	for _, token := range q.Tokens {
-		if slices.Contains(others, token) {
-			s.Doubt = doubt(s.Command, others)
-			return s, true
-		}
-	}
-	return Sighting{}, false
+	others := slices.Delete(args, key, key+1)
+	s.Doubt = doubt(s.Command, others)
+	return s, slices.Contains(others, q.Token)
 }
 
 // doubt returns why a command with the token does not prove that its client is the holder.

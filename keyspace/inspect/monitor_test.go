@@ -20,7 +20,7 @@ import (
 
 func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 	t.Parallel()
-	q := MonitorQuery{Key: "lock:a\n\"\xff", Tokens: []string{"tok\\en~3f2a9c0d7b1e4f86"}, DB: 3}
+	q := MonitorQuery{Key: "lock:a\n\"\xff", Token: "tok\\en~3f2a9c0d7b1e4f86", DB: 3}
 	key, token := `"lock:a\n\"\xff"`, `"tok\\en~3f2a9c0d7b1e4f86"`
 	for _, c := range []struct{ line, want string }{
 		{`+1700000000.250000 [3 10.2.3.4:52312] "EVALSHA" "ab" "1" ` + key + ` ` + token + "\r\n+1700000000.250001 [3 lua] \"PEXPIRE\" " + key + ` "5000"`, "10.2.3.4:52312 evalsha"},
@@ -55,7 +55,7 @@ func (e endless) Read(p []byte) (int, error) { return copy(p, e.line), nil }
 
 func TestMonitorReceivesNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
-	q := MonitorQuery{Key: "a", Tokens: []string{"b"}}
+	q := MonitorQuery{Key: "a", Token: "b"}
 	for _, line := range []string{"+1.0 [0 x] \"GET\" \"" + strings.Repeat("c", 1000) + "\"\r\n", strings.Repeat("without an end", 100)} {
 		counted := &counter{from: endless{line}}
 		_, err := q.read(bufio.NewReaderSize(counted, 4096))
@@ -78,7 +78,7 @@ func (c *counter) Read(p []byte) (int, error) {
 func TestMonitorEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	q := MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond}
+	q := MonitorQuery{Key: "a", Token: "b", Window: 200 * time.Millisecond}
 	began := time.Now()
 	_, err := Monitor(t.Context(), rdb, q)
 	check.True(t, errors.Is(err, ErrNotSighted) && time.Since(began) >= 200*time.Millisecond, "after %v, the error is %v", time.Since(began), err)
@@ -116,7 +116,7 @@ func TestMonitorSaysThatItIsRefused(t *testing.T) {
 	check.NoError(t, servertest.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
 	for pass, want := range map[string]string{"secret": "this user may not run MONITOR", "wrong": "AUTH: WRONGPASS"} {
 		as := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "tester", Password: pass})
-		_, err := Monitor(t.Context(), as, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: time.Minute})
+		_, err := Monitor(t.Context(), as, MonitorQuery{Key: "a", Token: "b", Window: time.Minute})
 		check.True(t, err != nil && strings.HasPrefix(err.Error(), want), "the error is %v, want %s", err, want)
 		as.Close()
 	}
@@ -145,7 +145,7 @@ func TestOnlyACommandOfTheHolderIsAProof(t *testing.T) {
 		{"k", `"GET" "k"`, "none"},
 		{"k", `"SET" "k" "k"`, ofHolder},
 	} {
-		s, ok := MonitorQuery{Key: "k", Tokens: []string{c.token}}.judge("+1700000000.250000 [0 10.2.3.4:1] " + c.command + "\r\n")
+		s, ok := MonitorQuery{Key: "k", Token: c.token}.judge("+1700000000.250000 [0 10.2.3.4:1] " + c.command + "\r\n")
 		got := s.Doubt
 		check.True(t, (ok || c.want == "none") && (!ok || got == c.want), "%s: %v, %q, want %q", c.command, ok, got, c.want)
 	}
@@ -221,7 +221,7 @@ func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 			if c.renews {
 				window = 30 * time.Second // it ends with the first sighting
 			}
-			seen, err := Monitor(ctx, watcher, MonitorQuery{Key: key, Tokens: []string{c.holder}, Window: window})
+			seen, err := Monitor(ctx, watcher, MonitorQuery{Key: key, Token: c.holder, Window: window})
 			switch {
 			case !c.renews && !errors.Is(err, ErrNotSighted):
 				t.Errorf("%+v, %v: the holder has sent nothing", seen, err)
