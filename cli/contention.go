@@ -30,7 +30,7 @@ func (o *contentionOptions) flags() *pflag.FlagSet {
 	set.DurationVar(&o.duration, "for", 20*time.Second, "watch the locks for this `time`")
 	set.BoolVar(&o.monitor, "monitor", false, "run MONITOR for this time, at most 1m: it shows clients that only poll, and costs the server 13µs per command")
 	set.BoolVar(&o.force, "force", false, "run MONITOR also if it costs more than 5% of a core")
-	set.IntVar(&o.classes, "classes", 10, "print at most this `number` of classes, and of holders")
+	set.IntVar(&o.classes, "classes", 10, "print at most this `number` of classes, of holders, and of orders")
 	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
 	set.BoolVar(&o.folded, "folded", false, "print class;key;holder;waiter and milliseconds, for flame graphs")
 	set.BoolVar(&o.order, "order", false, "print in which order owners acquire locks while they hold others, by pattern of keys")
@@ -200,7 +200,7 @@ func (c *contentionRun) print() error {
 	case c.options.json:
 		return render.JSON(c.out, render.ContentionOf(report, c.last, c.options.classes))
 	case c.options.order:
-		return render.Orders(c.out, report, render.TerminalWidth(c.out))
+		return render.Orders(c.out, report, c.options.classes, render.TerminalWidth(c.out))
 	}
 	return render.Contention(c.out, report, c.databases, c.options.classes, render.TerminalWidth(c.out))
 }

@@ -121,7 +121,7 @@ func (f *monitorFlag) flags() *pflag.FlagSet {
 }
 
 // monitored adds to the snapshots of a source the clients that MONITOR shows to wait. MONITOR begins anew every
-// minute.
+// minute, also after an error.
 type monitored struct {
 	tui.Source
 	begin   func() *monitoring
@@ -130,7 +130,6 @@ type monitored struct {
 	next    chan *monitoring // that begins; nil = none does
 	took    time.Duration    // for the last look at the waiters
 	waiters contention.Waiters
-	last    keyspace.Snapshot
 }
 
 // monitored returns the source with MONITOR, which runs until the target is closed. The error says why it may not run.
@@ -167,7 +166,7 @@ func (m *monitored) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		m.next = nil
 	default:
 	}
-	if m.next == nil && m.run.err == nil && time.Since(m.run.began) > maxMonitorTime {
+	if m.next == nil && time.Since(m.run.began) > maxMonitorTime {
 		next := make(chan *monitoring, 1)
 		m.next = next
 		go func() { next <- m.begin() }()
@@ -182,8 +181,7 @@ func (m *monitored) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		m.waiters = nil
 		snap.Watch.Limitations = append(slices.Clip(snap.Watch.Limitations), fmt.Sprintf("MONITOR has ended, so clients that only poll are not seen any more: %v.", m.run.err))
 	}
-	m.last = m.waiters.AddTo(snap, m.last)
-	return m.last, nil
+	return m.waiters.AddTo(snap), nil
 }
 
 // monitorSettled is how long MONITOR runs before it shows who waits.

@@ -42,11 +42,11 @@ func writeFindings(out *strings.Builder, r contention.Report) {
 	}
 }
 
-// Orders prints in which order owners acquire locks, and which of the orders can deadlock.
-func Orders(w io.Writer, r contention.Report, width int) error {
+// Orders prints at most n orders in which owners acquire locks, and which of all orders can deadlock.
+func Orders(w io.Writer, r contention.Report, n, width int) error {
 	var out strings.Builder
 	var rows [][]string
-	for _, s := range r.Orders {
+	for _, s := range r.Orders[:min(n, len(r.Orders))] {
 		rows = append(rows, []string{ShortKey(s.First), ShortKey(s.Second), humanize.Count(s.Count), ShortKey(s.Owner)})
 	}
 	Rows(&out, []Column{{"FIRST", 12, 0}, {"THEN", 12, 0}, {"TIMES", 0, 0}, {"FIRST SEEN OF", 14, 0}}, rows, width)

@@ -249,9 +249,10 @@ func (w *asking) stopped(at time.Time, token string) bool {
 	return at.Sub(w.last.at) > limit
 }
 
-// seenWait is a wait that attempts show.
+// seenWait is a wait that attempts show, for the lock on any node.
 type seenWait struct {
 	holds.Wait
+	lock keyspace.ID
 	last try
 }
 
@@ -265,7 +266,7 @@ func (w *witness) waits() (all []seenWait) {
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		one := seenWait{holds.Wait{Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}, with}
+		one := seenWait{holds.Wait{Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}, w.last.ID().OnAnyNode(), with}
 		if o.first.at.Sub(monitored.From) <= max(o.pause, readJitter) {
 			one.From = holds.Moment{At: keyspace.Later(o.first.at, monitored.From), Grade: holds.NotAfter}
 		}

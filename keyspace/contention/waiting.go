@@ -21,13 +21,8 @@ type Waiters map[keyspace.ID][]keyspace.Waiter
 // lock whose token it has. Without one it is the holder whose connection it has, if it waits for one lock only: a connection
 // that waits for several belongs to several threads. One that waited before, as another ledger has seen, still waits.
 func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
-	type waiting struct {
-		lock keyspace.ID
-		seenWait
-		name string
-	}
-	var all []waiting
-	waits, owns, flags := make(map[string]int), make(map[string]string), make(map[string]bool) // by connection; by connection or token; by token
+	var all []seenWait
+	waits, owns, flags := make(map[string]int), make(map[string]string), make(map[string]bool) // by connection; by connection; by token
 	for id, a := range g.locks {
 		if len(a.tries) == 0 {
 			continue
@@ -40,16 +35,14 @@ func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 		names := g.names(w)
 		for _, one := range w.waits() {
 			if length, _ := one.Length(); one.To.Grade == holds.NotBefore && length >= leastWait {
-				all = append(all, waiting{id, one, names.of(one.last)})
+				one.Waiter = names.of(one.last)
+				all = append(all, one)
 				waits[one.last.client]++
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	tokens := make(map[string]bool)
-	for _, l := range s.Locks {
+	tokens := make(map[string]bool)                                        // of holders
+	for _, l := range s.Locks[:min(len(s.Locks), len(s.Locks)*len(all))] { // none if nobody waits
 		for _, h := range l.Holders {
 			tokens[h.ID] = !flags[h.ID] && !keyspace.SharedValue(h.ID)
 			if h.Addr != "" {
@@ -59,8 +52,7 @@ func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 	}
 	found := make(Waiters)
 	for _, one := range all {
-		w := keyspace.Waiter{ID: one.name, Polls: true}
-		t := one.last
+		w, t := keyspace.Waiter{ID: one.Waiter, Polls: true}, one.last
 		switch own := owns[t.client]; {
 		case tokens[t.token]:
 			w.ID = t.token
@@ -79,15 +71,14 @@ func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 	}
 	for _, list := range found {
 		slices.SortFunc(list, func(a, b keyspace.Waiter) int {
-			return cmp.Or(cmp.Or(a.Since, a.Seen).Compare(cmp.Or(b.Since, b.Seen)), strings.Compare(a.ID, b.ID))
+			return cmp.Or(a.Since.Compare(b.Since), a.Seen.Compare(b.Seen), strings.Compare(a.ID, b.ID))
 		})
 	}
 	return found
 }
 
-// AddTo returns a snapshot with the waiters of its held locks that store none. Locks that are as in the snapshot
-// before are the same.
-func (w Waiters) AddTo(s, before keyspace.Snapshot) keyspace.Snapshot {
+// AddTo returns a snapshot with the waiters of its held locks that store none.
+func (w Waiters) AddTo(s keyspace.Snapshot) keyspace.Snapshot {
 	if len(w) == 0 {
 		return s
 	}
@@ -97,14 +88,9 @@ func (w Waiters) AddTo(s, before keyspace.Snapshot) keyspace.Snapshot {
 			_, holds := l.Holder(one.ID)
 			return holds
 		})
-		if len(list) == 0 || len(l.Holders) == 0 || l.WaiterCount() > 0 {
-			continue
-		}
-		one := *l
-		one.Waiters = list
-		s.Locks[i] = &one
-		if was, known := keyspace.FindLock(before.Locks, l.ID()); known && keyspace.SameLock(before.Locks[was], &one) {
-			s.Locks[i] = before.Locks[was]
+		if len(list) > 0 && len(l.Holders) > 0 && l.WaiterCount() == 0 {
+			one := *l
+			one.Waiters, s.Locks[i] = list, &one
 		}
 	}
 	return s

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ func events(story string) (all []keyspace.Event) {
 		owner, kind, key := word[:1], word[1], word[2:]
 		at = at.Add(10 * time.Millisecond)
 		id := map[string]string{"1": thread1, "2": thread2, "n": "17", "f": "held", "p": "web-1:77~" + fmt.Sprint(len(all)), "q": "web-2:78~" + fmt.Sprint(len(all))}[owner]
+		id = cmp.Or(id, thread1[:37]+owner)
 		h := keyspace.Holder{ID: id, Expires: at.Add(time.Second)}
 		if label, _, ours := strings.Cut(id, "~"); ours {
 			h.Label = label
@@ -56,6 +58,8 @@ func TestAnInversionIsSeenWithoutADeadlock(t *testing.T) {
 		want        string // "" = none
 	}{
 		{"one order", one + one + strings.ReplaceAll(one, "1+", "2+"), ""},
+		{"eight owners", eight(one + " 1+stock:1 1-stock:1" + one), ""},
+		{"eight owners, the last one inverts", eight(one) + " 8+stock:9 8+cart:2 8-cart:2 8-stock:9", "warning"},
 		{"both orders", one + one + other, "warning: Threads acquire stock:* then cart:* (1 time), cart:* then stock:* (2 times): they can deadlock. First seen of " + thread2 + ", " + thread1 + "."},
 		{"hand over hand", " 1+cart:1 1+stock:5 1-cart:1 1-stock:5" + other, "warning"},
 		{"both ends of a transfer", " 1+account:1 1+account:2 1-account:2 1-account:1 2+account:2 2+account:1 2-account:1 2-account:2", "warning: Threads acquire account:2 then account:1"},
@@ -95,6 +99,14 @@ func TestAnInversionIsSeenWithoutADeadlock(t *testing.T) {
 			check.True(t, len(got) == min(1, len(c.want)) && strings.HasPrefix(strings.Join(got, "\n"), c.want), "got %q, want %q", got, c.want)
 		})
 	}
+}
+
+// eight returns the story of owner 1 for each of eight.
+func eight(story string) (all string) {
+	for n := range 8 {
+		all += strings.ReplaceAll(story, " 1", fmt.Sprint(" ", n+1))
+	}
+	return all
 }
 
 // crowd holds more locks at the same time than a thread does.
