@@ -241,12 +241,12 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	addr := servertest.RedisForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
-	as := []string{"-u", "redis://locktop:c4nary@" + addr}
+	as := asUser(t, "locktop", addr)
 	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
 	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
 	got := locktop(t, append([]string{"watch", "--for", "2s"}, as...)...)
 	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
-	locktop(t, append([]string{"__complete", "who"}, append(as, "lock:")...)...).prints(t, exitFine, "lock:a\tset-nx\n:4")
+	locktop(t, "__complete", "who", "-u", "redis://locktop:c4nary@"+addr, "lock:").prints(t, exitFine, "lock:a\tset-nx\n:4")
 	checkNothingRefused(t, addr)
 	for _, c := range []struct{ without, said string }{
 		{"-time -info -dbsize", "this user may not run DBSIZE, INFO, TIME"},
@@ -262,6 +262,14 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 		check.True(t, strings.Count(said, "\n") <= 1 && strings.Contains(said, c.said) && (c.said != "" || said == ""),
 			"%s: it says %q, want %q", c.without, said, c.said)
 	}
+}
+
+// asUser returns the flags for a user of a server, with a password that nobody else sees.
+func asUser(t *testing.T, user, addr string) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "password")
+	write(t, path, "c4nary")
+	return []string{"-u", "redis://" + addr, "--user", user, "--password-file", path}
 }
 
 // rulesOf returns the rules of an ACL line.
@@ -302,7 +310,7 @@ func TestTheTableOfPermissionsSaysWhatHappensWithoutEach(t *testing.T) {
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
 	seen := func(user string) outcome {
-		return locktop(t, "list", "--json", "--budget", "full", "--lock", "some:*", "-u", "redis://"+user+":c4nary@"+addr)
+		return locktop(t, append(asUser(t, user, addr), "list", "--json", "--budget", "full", "--lock", "some:*")...)
 	}
 	all := decoded[render.Document](t, seen("locktop").out)
 	check.Require(t, len(all.Locks) == 5 && all.Complete, "all permissions show %d locks", len(all.Locks))

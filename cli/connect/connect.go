@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -429,9 +431,19 @@ func (t *Target) ask(ctx context.Context, rdb inspect.Client) error {
 	return err
 }
 
+// namesPassword reports whether an address has a password.
+func namesPassword(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	_, named := u.User.Password()
+	return named
+}
+
 // warn reports what is unsafe about a connection.
 func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
-	if c.given("pass") {
+	if c.given("pass") || c.given("url") && namesPassword(c.url) || c.given("redlock") && slices.ContainsFunc(c.redlock, namesPassword) {
 		warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
 	}
 	if c.given("sentinel-pass") {
