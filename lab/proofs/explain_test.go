@@ -207,7 +207,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep fun
 	_, last := r.Span()
 	check.NoError(t, errors.Join(r.Walk(from, last, b, load), r.Damage()))
 	var out strings.Builder
-	check.NoError(t, (render.Stories{Stories: b.Stories()}).JSON(&out))
+	check.NoError(t, render.JSON(&out, render.Stories{Stories: b.Stories()}.Document()))
 	return out.String()
 }
 
