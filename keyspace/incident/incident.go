@@ -154,7 +154,7 @@ func (b *Builder) Add(d keyspace.Delta) {
 		if t == nil {
 			continue
 		}
-		if b.past.Event(e); e.Kind == keyspace.Acquired {
+		if b.past.Event(e); e.Kind == keyspace.Acquired || e.Kind == keyspace.Discovered {
 			t.bring(e, d.Events)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -347,6 +348,24 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// RENAME ends no hold and begins none: the holder has the lock under another name.
+func TestALockThatGetsANewNameWasNotReleased(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	followed(t, f, pushes)
+	do(t, rdb, "RENAME", "lock:a", "lock:b")
+	all := make(map[string][]keyspace.EventKind)
+	for len(all["lock:b"]) == 0 {
+		events, _, err := f.Next(t.Context())
+		check.NoError(t, err)
+		maps.Copy(all, byKey(events))
+	}
+	check.DeepEqual(t, all, map[string][]keyspace.EventKind{"lock:a": {keyspace.Vanished}, "lock:b": {keyspace.Discovered}}, "the events are")
 }
 
 // The server closes the connection that delivers invalidations, again and

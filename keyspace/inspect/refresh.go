@@ -170,6 +170,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	evictions := new(evictionCheck)
 	var events []keyspace.Event // of one key; reused
 	w.dropMoved()
+	renamed := w.renamed(keys, read)
 	for _, key := range keys {
 		was, known := w.locks.known.get(key)
 		now, exists := none, read[key] != nil
@@ -209,16 +210,18 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
 		changed := w.reportedAt(key, c)
-		end, err := w.endingOf(ctx, was, now, c, evictions)
-		if err != nil {
-			return err
+		end := ending{kind: keyspace.Vanished}
+		if !renamed[key] {
+			if end, err = w.endingOf(ctx, was, now, c, evictions); err != nil {
+				return err
+			}
 		}
 		if end.open {
 			continue
 		}
 		delete(w.endings.pending, key)
 		d := w.newDiffer()
-		d.Events = events[:0]
+		d.Events, d.Watched = events[:0], d.Watched && !renamed[key]
 		if w.locks.replaced[key] != nil {
 			d.Watched, d.MissedEvents = false, true
 			delete(w.locks.replaced, key)
@@ -234,6 +237,29 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		events = d.Events
 	}
 	return nil
+}
+
+// renamed returns the keys that may have got a new name, and these names: a lock is gone, and its holder has a new one
+// under the same deadline. A client that acquires a lock sets a deadline of its own.
+func (w *Watcher) renamed(keys []string, read map[string]*candidate) map[string]bool {
+	fresh, all := make(map[string]*keyspace.Lock), make(map[string]bool)
+	for _, key := range keys {
+		if _, known := w.locks.known[key]; !known && read[key] != nil {
+			fresh[read[key].lock.SoleHolder()] = read[key].lock
+		}
+	}
+	delete(fresh, "")
+	for _, key := range keys {
+		was, known := w.locks.known[key]
+		if !known || read[key] != nil || len(fresh) == 0 {
+			continue
+		}
+		next := fresh[was.lock.SoleHolder()]
+		if next != nil && !next.Expires.IsZero() && next.Expires.Sub(was.lock.Expires).Abs() <= keyspace.DeadlineJitter {
+			all[key], all[next.Key] = true, true
+		}
+	}
+	return all
 }
 
 // settleNext stores the hold that was read while it was open why the one before had ended, if it has ended, too. It
