@@ -251,7 +251,7 @@ func (d Deadlock) Text(now time.Time) string {
 	}
 	end := "No deadline ends it."
 	if !d.Expires.IsZero() {
-		end = fmt.Sprintf("The first deadline ends it in %s.", humanize.Duration(max(0, d.Expires.Sub(now))))
+		end = fmt.Sprintf("The first deadline ends it in %s, unless it is renewed.", humanize.Duration(max(0, d.Expires.Sub(now))))
 	}
 	return fmt.Sprintf("%s: %s. %s", name, strings.Join(waits, ", "), end)
 }

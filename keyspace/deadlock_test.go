@@ -110,7 +110,7 @@ func TestDeadlocksAreCyclesOfWaits(t *testing.T) {
 func TestADeadlockNamesItsCycleAndItsEnd(t *testing.T) {
 	s := snapshotOf(ring(thread(3), thread(1), thread(2))...)
 	s.Locks[1].Expires = t0.Add(10 * time.Second)
-	want := "Deadlock: A waits for lock:3 of B, B waits for lock:1 of C, C waits for lock:2 of A. The first deadline ends it in 10 s."
+	want := "Deadlock: A waits for lock:3 of B, B waits for lock:1 of C, C waits for lock:2 of A. The first deadline ends it in 10 s, unless it is renewed."
 	got := strings.NewReplacer(thread(1), "A", thread(2), "B", thread(3), "C").Replace(keyspace.Deadlocks(s)[0].Text(t0))
 	check.True(t, got == want, "%s\nwant %s", got, want)
 	for i := range s.Locks {
