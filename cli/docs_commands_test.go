@@ -292,6 +292,9 @@ func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {
 		var out strings.Builder
 		cmd.SetOut(&out)
 		check.NoError(t, cmd.Help())
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			check.True(t, f.Hidden || strings.Contains(out.String(), "--"+f.Name), "the help of %s has no --%s", cmd.Name(), f.Name)
+		})
 		for line := range strings.Lines(out.String()) {
 			check.True(t, widget.Width(line) <= 100, "%s has a line that is too long: %s", cmd.Name(), line)
 		}
