@@ -295,10 +295,13 @@ func (p *locksPage) classColumns() []column {
 			return s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
 		}), most(func(c *contention.Class) float64 { return float64(c.MostWaiting) })},
 		{widget.Column{Title: "BLOCKED", Min: 10, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
-			return s.blockedText(c)
+			return s.atLeast(c.Source == contention.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
 		}), most(func(c *contention.Class) float64 { return c.Blocked })},
 		{widget.Column{Title: "WORST HOLDER", Min: 14, Max: 30, Priority: 1}, false, waiting(func(s *state, c *contention.Class) string {
-			return s.worstHolder(c)
+			if c.Worst == "" {
+				return ""
+			}
+			return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.redactOwner(c.Worst))
 		}), names(func(c *contention.Class) string { return c.Worst })},
 		{widget.Column{Title: "WAIT P50", Min: 9, Priority: 7, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Source, c.P50)
@@ -318,19 +321,6 @@ func (s *screen) atLeast(bound bool, text string) string {
 		return s.glyphs.AtLeast + text
 	}
 	return text
-}
-
-// blockedText returns the seconds of waiting per second.
-func (s *state) blockedText(c *contention.Class) string {
-	return s.atLeast(c.Source == contention.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
-}
-
-// worstHolder names the holder that is to blame for most of the waiting, with its share.
-func (s *state) worstHolder(c *contention.Class) string {
-	if c.Worst == "" {
-		return ""
-	}
-	return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.redactOwner(c.Worst))
 }
 
 // quantileText returns a quantile of waits; "" if there is no distribution.

@@ -82,11 +82,14 @@ func (s *state) body(p page, h int) []string {
 // dropped, or else the names of the closed pages.
 func (a *app) header(s *state) (left, right []segment) {
 	const needed = 3 // the priorities of server, status and mode
-	t := s.screen.theme
+	t, clock := s.screen.theme, s.now
+	if s.playback != nil {
+		clock = s.playback.At.Local()
+	}
 	right = []segment{
 		{style: t.dim, text: widget.Plain(strings.ToLower(s.current().snap.Server.Software())), priority: 5},
 		s.mode(),
-		{style: t.dim, text: s.clockText(), priority: 6},
+		{style: t.dim, text: clock.Format(time.TimeOnly), priority: 6},
 		a.modeBadge(),
 	}
 	server := segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2}
@@ -151,14 +154,6 @@ func (s *state) address() string {
 	return s.server
 }
 
-// clockText returns the local time, or the time of the recording.
-func (s *state) clockText() string {
-	if s.playback != nil {
-		return s.playback.At.Local().Format("15:04:05")
-	}
-	return s.now.Format("15:04:05")
-}
-
 // mode returns the status of the view: live, paused, lost or a position in a recording.
 func (s *state) mode() segment {
 	g, t := s.screen.glyphs, s.screen.theme
@@ -197,7 +192,7 @@ func (a *app) summaryLine(s *state) string {
 	l := widget.NewLine(s.screen.w)
 	l.Pad(widget.Style{}, 1)
 	if s.refresher.stale() {
-		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
+		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.screen.glyphs.Cross+" "+s.refresher.lost(s.now), l.Rest()))
 		return l.String()
 	}
 	if p := s.playback; p != nil && !p.GapFrom.IsZero() {
@@ -211,17 +206,16 @@ func (a *app) summaryLine(s *state) string {
 }
 
 // lost describes the connection error and its duration.
-func (s *state) lost() string {
-	k, g := s.refresher, s.screen.glyphs
+func (k *refresher) lost(now time.Time) string {
 	switch {
 	case k.silent:
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(cmp.Or(k.answered, k.asked))))
+		return fmt.Sprintf("no answer for %s, still waiting", humanize.Duration(now.Sub(cmp.Or(k.answered, k.asked))))
 	case k.refused:
-		return fmt.Sprintf("%s the server refuses to be read: %s, trying again", g.Cross, k.reason)
+		return fmt.Sprintf("the server refuses to be read: %s, trying again", k.reason)
 	case k.answered.IsZero():
-		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
+		return fmt.Sprintf("no connection: %s, trying again", k.reason)
 	default:
-		return fmt.Sprintf("%s connection lost %s ago: %s, trying again", g.Cross, humanize.Duration(s.now.Sub(k.answered)), k.reason)
+		return fmt.Sprintf("connection lost %s ago: %s, trying again", humanize.Duration(now.Sub(k.answered)), k.reason)
 	}
 }
 

@@ -27,7 +27,8 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {
-			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held), namesListed, len(held)), 2)...)
+			keys := mapped(held, func(l *keyspace.Lock) string { return s.redactKey(l.Key) })
+			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(keys, namesListed, len(held)), 2)...)
 		}
 	}
 	if more := len(v.Holders) - len(of.holds); more > 0 {
@@ -156,9 +157,4 @@ func (s *state) possibilities(l keyspace.Lock) string {
 		return "only watch it here"
 	}
 	return s.sentence(keys...)
-}
-
-// keys returns the keys of locks for display.
-func (s *state) keys(locks []*keyspace.Lock) []string {
-	return mapped(locks, func(l *keyspace.Lock) string { return s.redactKey(l.Key) })
 }

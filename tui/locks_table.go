@@ -139,7 +139,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	for row := p.top; row < min(p.top+n, len(p.rows)); row++ {
 		l := widget.NewLine(w)
 		if heading := p.rows[row].heading; heading != nil {
-			s.ownerHeading(l, heading)
+			heading.draw(s, l)
 		} else {
 			p.tableRow(l, table, columns, lockView{p.rows[row].lock, now, s}, row == p.row && !p.gone)
 		}

@@ -120,7 +120,7 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
 		if heading := p.rows[row].heading; heading != nil {
 			l := widget.NewLine(w)
-			s.ownerHeading(l, heading)
+			heading.draw(s, l)
 			lines = append(lines, l.String())
 			continue
 		}

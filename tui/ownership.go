@@ -86,14 +86,6 @@ func isHeldBy(l *keyspace.Lock, name string) bool {
 	return false
 }
 
-// waitText describes a lock for its waiter: its key and its first holder.
-func (s *state) waitText(l *keyspace.Lock) string {
-	if len(l.Holders) == 0 {
-		return s.redactKey(l.Key)
-	}
-	return s.redactKey(l.Key) + ", which " + s.redactOwner(l.Holders[0].Name()) + " holds"
-}
-
 // listed joins the first most names of all entries, and counts the other entries.
 func listed(names []string, most, all int) string {
 	names = names[:min(len(names), most)]
@@ -122,7 +114,7 @@ type ownerGroup struct {
 // Deadlocks come first, then owners that block others; else groups stay in the order of
 // their first row. It finds no groups for libraries that make a
 // new token for each hold.
-func (s *state) groupByOwner(rows []lockRow) []lockRow {
+func (p *viewModel) groupByOwner(rows []lockRow) []lockRow {
 	single, free := &ownerGroup{}, &ownerGroup{}
 	var groups []*ownerGroup
 	byName := map[string]*ownerGroup{}
@@ -139,7 +131,7 @@ func (s *state) groupByOwner(rows []lockRow) []lockRow {
 		}
 		byName[name].rows = append(byName[name].rows, row)
 	}
-	s.relate(byName)
+	p.relate(byName)
 	slices.SortStableFunc(groups, func(a, b *ownerGroup) int { return cmp.Compare(b.urgency(), a.urgency()) })
 	var grouped []lockRow
 	for _, g := range groups {
@@ -160,8 +152,8 @@ func (s *state) groupByOwner(rows []lockRow) []lockRow {
 }
 
 // relate adds to each group the locks that its owner shares and waits for.
-func (s *state) relate(byName map[string]*ownerGroup) {
-	locks := s.current().locks
+func (p *viewModel) relate(byName map[string]*ownerGroup) {
+	locks := p.locks
 	byID := map[string]*ownerGroup{} // by token, and by the label that begins a token of package lock
 	for i := range locks {
 		for j := range locks[i].Holders {
@@ -196,7 +188,7 @@ func (s *state) relate(byName map[string]*ownerGroup) {
 			}
 		}
 	}
-	for _, d := range s.current().review.Deadlocks {
+	for _, d := range p.review.Deadlocks {
 		for _, w := range d.Waits {
 			if g := byName[w.Owner]; g != nil {
 				g.rival, g.known = w.For, d.Certain
@@ -242,8 +234,8 @@ func (g *ownerGroup) urgency() int {
 	return 0
 }
 
-// ownerHeading draws the heading of a group, except for its last cell.
-func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
+// draw draws the heading, except for its last cell.
+func (g *ownerGroup) draw(s *state, l *widget.Line) {
 	l.Pad(widget.Style{}, min(1, l.Rest()))
 	room := max(0, l.Rest()-1)
 	if g.name == "" {
@@ -258,7 +250,12 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
-		names := mapped(g.waits, func(i int) string { return s.waitText(locks[i]) })
+		names := mapped(g.waits, func(i int) string {
+			if len(locks[i].Holders) == 0 {
+				return s.redactKey(locks[i].Key)
+			}
+			return s.redactKey(locks[i].Key) + ", which " + s.redactOwner(locks[i].Holders[0].Name()) + " holds"
+		})
 		waits, style = "waits for "+listed(names, namesListed, len(names)), s.screen.theme.warn
 	}
 	if g.rival != "" {

@@ -219,7 +219,7 @@ func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 	says := s.redactText(f.Lock, f.Text)
 	if f.snoozed {
 		key, text, st = s.screen.theme.dim, s.screen.theme.dim, s.screen.theme.dim
-		says = s.snoozeText(&f.Finding) + ": " + says
+		says = s.snoozes.text(&f.Finding, s.now) + ": " + says
 	}
 	if selected {
 		key, text, st = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
@@ -301,7 +301,7 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 	}
 }
 
-// snoozeText says when the snooze of a finding ends.
-func (s *state) snoozeText(f *keyspace.Finding) string {
-	return "snoozed, back in " + humanize.Duration(s.snoozes.until[idOf(f)].Sub(s.now))
+// text says when the snooze of a finding ends.
+func (z *snoozes) text(f *keyspace.Finding, now time.Time) string {
+	return "snoozed, back in " + humanize.Duration(z.until[idOf(f)].Sub(now))
 }

@@ -107,8 +107,8 @@ func (p *lockPage) text(s *state, w int) []string {
 	lines = append(lines, p.findingsBlock(s, w)...)
 	lines = append(lines, p.stuckBlock(v, w)...)
 	lines = append(lines, p.lastMinuteBlock(s, w)...)
-	lines = append(lines, s.rawBlock(p.id, w)...)
-	lines = append(lines, s.holdStatsBlock(p.id, w)...)
+	lines = append(lines, s.raw.block(s, p.id, w)...)
+	lines = append(lines, p.holdStatsBlock(s, w)...)
 	lines = append(lines, p.eventsBlock(s, w)...)
 	return append(lines, p.commandBlock(s, w)...)
 }
@@ -249,7 +249,7 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 		}
 	}
 	for _, f := range asleep {
-		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.snoozeText(&f)+": "+s.redactText(p.last.ID(), f.Text)))
+		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.snoozes.text(&f, s.now)+": "+s.redactText(p.last.ID(), f.Text)))
 	}
 	return lines
 }
@@ -366,12 +366,12 @@ func (s *state) details(e *keyspace.Event) string {
 
 // holdStatsBlock draws how the known holds of a lock ended, how long they lasted, how long the lock was free between
 // two holds, and whose holds they were.
-func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
-	p := s.timeline.sampled.Of(id, nil, time.Time{})
+func (p *lockPage) holdStatsBlock(s *state, w int) []string {
+	past := s.timeline.sampled.Of(p.id, nil, time.Time{})
 	var held, free []time.Duration
 	var owners []string // the latest first
 	ended, holdsOf := make(map[keyspace.EventKind]int), make(map[string]int)
-	for _, h := range slices.Backward(p.Holds) {
+	for _, h := range slices.Backward(past.Holds) {
 		name := h.Holder.Name()
 		if _, known := holdsOf[name]; !known {
 			owners, holdsOf[name] = append(owners, name), 0
@@ -388,15 +388,15 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	if len(ended) == 0 {
 		return nil
 	}
-	for from, to := range p.Gaps {
+	for from, to := range past.Gaps {
 		free = append(free, to.Sub(from))
 	}
 	kinds := slices.SortedFunc(maps.Keys(ended), func(a, b keyspace.EventKind) int { // the most frequent end first
 		return cmp.Or(ended[b]-ended[a], cmp.Compare(a, b))
 	})
 	since := "since start"
-	if !p.Whole.IsZero() {
-		since = "in the last " + humanize.Duration(s.clock().Sub(p.Whole))
+	if !past.Whole.IsZero() {
+		since = "in the last " + humanize.Duration(s.clock().Sub(past.Whole))
 	}
 	lines := []string{s.ruleOf(w, since, s.sentence(mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(ended[k]) + " " + string(k) })...))}
 	lines = append(append(lines, s.durationsLine("held", held, w)...), s.durationsLine("free", free, w)...)

@@ -236,7 +236,7 @@ func (p *locksPage) arrange(s *state) {
 	}
 	p.sortRows(s)
 	if p.group == byOwner {
-		p.rows = s.groupByOwner(p.rows)
+		p.rows = model.groupByOwner(p.rows)
 	}
 	p.follow(s)
 	p.reveal(s)
@@ -359,10 +359,10 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{
 		{style: t.strong, text: found},
-		{style: t.text, text: s.waitersText(model) + " waiting", priority: 2},
+		{style: t.text, text: p.waitersText(s, model) + " waiting", priority: 2},
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
-	parts = append(parts, s.findings(model)...)
+	parts = append(parts, p.findings(s, model)...)
 	parts = append(parts, segment{style: t.dim, text: some(len(model.snoozed), "snoozed"), priority: 4})
 	if len(model.snap.Problems) > 0 {
 		parts = append(parts, segment{style: t.warn, text: "not all is seen: see Nodes", priority: 1})
@@ -376,7 +376,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 }
 
 // waitersText returns the number of waiters, a lower bound if locks may hide theirs; "?" if none is seen then.
-func (s *state) waitersText(model *viewModel) string {
+func (p *locksPage) waitersText(s *state, model *viewModel) string {
 	hidden := model.hidesWaiters(s.config.Formats) || !model.snap.Complete
 	if model.review.Waiters == 0 && hidden {
 		return "?"
@@ -423,7 +423,7 @@ func (s *state) noFindings() segment {
 }
 
 // findings returns the segments for the worst findings, the most severe first.
-func (s *state) findings(model *viewModel) []segment {
+func (p *locksPage) findings(s *state, model *viewModel) []segment {
 	if len(model.findings) == 0 {
 		return []segment{s.noFindings()}
 	}

@@ -146,24 +146,24 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	lines = append(lines, p.lines(w, p.height(s), func(l *widget.Line, row int) {
 		s.pointer(l, row == p.row)
 		table.Row(l, widget.Style{}, func(column, w int) widget.Cell {
-			return s.nodeCell(&p.rows[row], p.numbers[p.rows[row].Addr], column, w, all)
+			return p.cell(s, &p.rows[row], column, w, all)
 		})
 	})...)
 	if len(p.rows) == 0 {
 		lines = append(lines, s.paragraph(w, "", "no server has been read yet")...)
 	}
-	lines = append(lines, s.nodeErrors(w, p.rows)...)
-	lines = append(lines, s.unseen(w)...)
+	lines = append(lines, p.errors(s, w)...)
+	lines = append(lines, p.unseen(s, w)...)
 	lines = append(lines, p.matrix(s, w, h-len(lines))...)
 	return lines[:min(h, len(lines))]
 }
 
-func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Cell {
+func (p *nodesPage) cell(s *state, n *keyspace.Node, column, w, all int) widget.Cell {
 	t, g := s.screen.theme, s.screen.glyphs
 	none, old := widget.Cell{Style: t.dim, Text: g.None}, s.playback == nil && s.refresher.stale()
 	switch {
-	case column == 0 && number > 0:
-		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.redactAddr(n.Addr)}
+	case column == 0 && p.numbers[n.Addr] > 0:
+		return widget.Cell{Style: t.strong, Text: humanize.Count(p.numbers[n.Addr]) + "  " + s.redactAddr(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
 	case column == 1 && old:
@@ -193,11 +193,11 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	}
 }
 
-// nodeErrors draws the errors of at most three nodes.
-func (s *state) nodeErrors(w int, nodes []keyspace.Node) []string {
+// errors draws the errors of at most three nodes.
+func (p *nodesPage) errors(s *state, w int) []string {
 	var lines []string
-	for i := range nodes {
-		n := &nodes[i]
+	for i := range p.rows {
+		n := &p.rows[i]
 		if n.Error == "" || len(lines) == 3 {
 			continue
 		}
@@ -212,7 +212,7 @@ func (s *state) nodeErrors(w int, nodes []keyspace.Node) []string {
 }
 
 // unseen draws what locktop cannot see: at most three problems, in three lines each.
-func (s *state) unseen(w int) []string {
+func (p *nodesPage) unseen(s *state, w int) []string {
 	problems := s.current().snap.Problems
 	if len(problems) == 0 {
 		return nil
@@ -285,18 +285,18 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 		return append(lines, s.paragraph(w, "nobody holds a lock at this moment")...)
 	}
 	for _, l := range locks[:min(len(locks), h-len(lines))] {
-		lines = append(lines, s.redlockRow(w, names, l))
+		lines = append(lines, p.redlockRow(s, w, names, l))
 	}
 	return lines
 }
 
 // redlockRow draws one lock of the matrix.
-func (s *state) redlockRow(w, names int, l *keyspace.Lock) string {
+func (p *nodesPage) redlockRow(s *state, w, names int, l *keyspace.Lock) string {
 	t, g := s.screen.theme, s.screen.glyphs
 	v := lockView{l, s.clock(), s}
 	line := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Pad(widget.Style{}, 2)
 	for _, vote := range l.Votes {
-		text, st := s.vote(vote)
+		text, st := p.vote(s, vote)
 		line.Put(st, text).Pad(widget.Style{}, voteWidth-1)
 	}
 	most := l.HolderVotes()
@@ -313,7 +313,7 @@ func (s *state) redlockRow(w, names int, l *keyspace.Lock) string {
 }
 
 // vote returns the letter of the owner whose token the server has.
-func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
+func (p *nodesPage) vote(s *state, v keyspace.Vote) (string, widget.Style) {
 	switch {
 	case v.Unreachable:
 		return s.screen.glyphs.Cross, s.screen.theme.bad

@@ -67,9 +67,8 @@ const (
 	storedMembers = 12
 )
 
-// rawBlock draws the keys of a lock as they are on the servers.
-func (s *state) rawBlock(id keyspace.ID, w int) []string {
-	v := &s.raw
+// block draws the keys of a lock as they are on the servers.
+func (v *rawValue) block(s *state, id keyspace.ID, w int) []string {
 	if v.store == nil || v.lock.ID().OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
@@ -81,7 +80,7 @@ func (s *state) rawBlock(id keyspace.ID, w int) []string {
 		return append(lines, s.item(w, "", s.screen.theme.dim, "nothing: the key is gone"))
 	}
 	for i := range v.items {
-		lines = append(lines, s.storedKey(&v.items[i], w)...)
+		lines = append(lines, v.items[i].draw(s, w)...)
 	}
 	return lines
 }
@@ -95,8 +94,8 @@ func (v *rawValue) age(s *state) string {
 	return "read " + humanize.Left(age) + " ago"
 }
 
-// storedKey draws a key: type, TTL, node and the beginning of its value.
-func (s *state) storedKey(k *RawEntry, w int) []string {
+// draw draws a key: type, TTL, node and the beginning of its value.
+func (k *RawEntry) draw(s *state, w int) []string {
 	e := &k.Entry
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {

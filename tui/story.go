@@ -17,15 +17,13 @@ type story struct {
 	calm    []string
 }
 
-// storyOf returns the incidents of a lock in the events that the screen keeps, up to the shown
-// moment.
-func (s *state) storyOf(id keyspace.ID) story {
-	id = id.OnAnyNode()
-	b := incident.NewBuilder(func(other keyspace.ID) bool { return other == id })
+// tell returns the incidents of the lock in the events that the screen keeps, up to the shown moment.
+func (p *lockPage) tell(s *state) story {
+	b := incident.NewBuilder(func(other keyspace.ID) bool { return other == p.id })
 	now := s.current().snap
 	now.Events, now.Notices = nil, nil
 	past := s.past()
-	indexes := s.log.latest(id, len(past), len(past))
+	indexes := s.log.latest(p.id, len(past), len(past))
 	for i := len(indexes) - 1; i >= 0; i-- {
 		now.Events = append(now.Events, past[indexes[i]])
 	}
@@ -39,7 +37,7 @@ func (p *lockPage) storyBlock(s *state, w int) []string {
 		return []string{s.ruleOf(w, "story", "e for the lock"), s.item(w, "", s.screen.theme.dim, "hidden: it names keys and clients; p ends the privacy")}
 	}
 	if p.told.of != s.current() || p.told.events != len(s.past()) {
-		p.told = s.storyOf(p.id)
+		p.told = p.tell(s)
 	}
 	const most = 6 // lines of a sentence
 	t := s.screen.theme

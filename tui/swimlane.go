@@ -98,7 +98,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	var sum contention.Sum
 	sum.Add(s.lastMinuteOf(p.id))
 	if c := sum.Class(0, ""); c.Source != "" {
-		lines = append(lines, s.items(w, "blocked", t.warn, s.blockedSentence(&c), 2)...)
+		lines = append(lines, s.items(w, "blocked", t.warn, blockedSentence(s, &c), 2)...)
 	}
 	names := min(24, max(8, w/4))
 	n, v := s.lane(p.id, s.lastMinute(max(1, w-margin-names-2)))
@@ -127,7 +127,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 }
 
 // blockedSentence says how much clients waited, and whose holds are to blame.
-func (s *state) blockedSentence(c *contention.Class) string {
+func blockedSentence(s *state, c *contention.Class) string {
 	text := fmt.Sprintf("on average %.2f clients wait, at most %s", c.Blocked, humanize.Count(c.MostWaiting))
 	if c.Source == contention.Asked {
 		text = fmt.Sprintf("on average %.2f clients wait, at least", c.Blocked)
