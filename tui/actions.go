@@ -132,7 +132,7 @@ func (a *app) perHolder(title string, l keyspace.Lock, pick func(keyspace.Lock) 
 			key = holderKeys[i : i+1]
 		}
 		m.choices = append(m.choices, choice{
-			key: key, label: fmt.Sprintf("hold %d", i+1), detail: lockView{&one, a.clock(), &a.state}.holder(&one.Holders[0]),
+			key: key, label: fmt.Sprintf("hold %d", i+1), detail: a.viewOf(&one).holder(&one.Holders[0]),
 			pick: func(*state) (dialog, tea.Cmd) { return pick(one) },
 		})
 	}
@@ -143,7 +143,7 @@ func (a *app) perHolder(title string, l keyspace.Lock, pick func(keyspace.Lock) 
 // not, "" if all do.
 func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
 	for _, l := range locks {
-		reason := a.disabledReason(act, l)
+		reason := a.config.disabledReason(act, l)
 		switch {
 		case reason == "":
 			able = append(able, l)
@@ -158,14 +158,14 @@ func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspa
 }
 
 // disabledReason returns why an action on a lock is impossible, "" if it is possible.
-func (s *state) disabledReason(act keyspace.Action, l keyspace.Lock) string {
+func (w *Config) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	switch {
 	case act == keyspace.Expire && !l.Endless():
 		return "it has a TTL already; e extends it"
 	case act == keyspace.Extend && l.Endless():
 		return "it has no deadline; d sets one"
 	}
-	_, why := s.exactCommand(act, l, defaultTTL)
+	_, why := w.exactCommand(act, l, defaultTTL)
 	return why
 }
 
@@ -223,7 +223,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "+", "=", "-":
 		if q.pending.act != keyspace.ForceRelease {
 			direction := map[string]int{"+": 1, "=": 1, "-": -1}[k.String()]
-			q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
+			q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, leaseOf(q.pending.locks[0], s.clock())), direction)
 		}
 		return q, nil
 	default:
@@ -237,7 +237,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		return nil, s.reject("nothing was changed: " + ended[0])
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	ttls := mapped(d.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(d, l) })
+	ttls := mapped(d.locks, func(l keyspace.Lock) time.Duration { return d.ttlOf(l, s.clock()) })
 	return nil, q.app.act(q.app.config.Executor, d, ttls)
 }
 
@@ -292,9 +292,9 @@ var ttlChoices = []time.Duration{
 
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
 // otherwise the time that is left.
-func (s *state) leaseOf(l keyspace.Lock) time.Duration {
+func leaseOf(l keyspace.Lock, now time.Time) time.Duration {
 	lease, watched := l.FullTTL()
-	if left, ok := l.TTL(s.clock()); ok && !watched {
+	if left, ok := l.TTL(now); ok && !watched {
 		lease = left
 	}
 	unit := time.Second
@@ -305,11 +305,11 @@ func (s *state) leaseOf(l keyspace.Lock) time.Duration {
 }
 
 // extended returns the deadline of a lock after an Extend: added later, 0 = by its lease.
-func (s *state) extended(l keyspace.Lock, added time.Duration) time.Time {
+func extended(l keyspace.Lock, added time.Duration, now time.Time) time.Time {
 	if added == 0 {
-		added = s.leaseOf(l)
+		added = leaseOf(l, now)
 	}
-	if now := s.clock(); l.Expires.Before(now) {
+	if l.Expires.Before(now) {
 		return now.Add(added)
 	}
 	return l.Expires.Add(added)
@@ -338,13 +338,13 @@ func (q *confirmDialog) text(s *state) []string {
 			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(d.locks)-i)))
 			break
 		}
-		line(t.warn, d.consequence(lockView{&d.locks[i], s.clock(), s}))
+		line(t.warn, d.consequence(s.viewOf(&d.locks[i])))
 		if votes := d.locks[i].VotesText(); votes != "" {
 			line(t.warn, s.redactText(d.locks[i].ID(), votes))
 		}
 	}
 	if len(d.locks) == 1 && !s.privacy.on {
-		command, _ := q.app.exactCommand(d.act, d.locks[0], s.ttlOf(d, d.locks[0]))
+		command, _ := q.app.config.exactCommand(d.act, d.locks[0], d.ttlOf(d.locks[0], s.clock()))
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}
@@ -366,7 +366,7 @@ func (d pendingAction) consequence(v lockView) string {
 	case keyspace.ForceRelease:
 		text += v.waiterText("can acquire it", "can acquire it") + "; "
 	case keyspace.Extend:
-		till := v.state.extended(*v.Lock, d.ttl)
+		till := extended(*v.Lock, d.ttl, v.now)
 		added := "as long again as its lease"
 		if d.ttl > 0 {
 			added = humanize.Setting(d.ttl) + " later"
@@ -395,9 +395,9 @@ func (v lockView) deadline(at time.Time) string {
 }
 
 // ttlOf returns the time to live, from now on, that an action gives to a lock.
-func (s *state) ttlOf(d pendingAction, l keyspace.Lock) time.Duration {
+func (d pendingAction) ttlOf(l keyspace.Lock, now time.Time) time.Duration {
 	if d.act == keyspace.Extend {
-		return s.extended(l, d.ttl).Sub(s.clock())
+		return extended(l, d.ttl, now).Sub(now)
 	}
 	return d.ttl
 }

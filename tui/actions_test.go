@@ -288,7 +288,7 @@ func TestActions(t *testing.T) {
 		},
 		"the copy menu shows the command": func(d *driver, _ *fakeExecutor) {
 			d.size(80, 40).press("/").enter("orders").press("enter", "y", "up")
-			command, _ := d.app.exactCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
+			command, _ := d.app.config.exactCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
 			for _, part := range widget.Chunk(command, 80-margin-1) {
 				d.want(strings.TrimSpace(part))
 			}
@@ -368,7 +368,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	longScript(&w)
 	drive(t, w, func(d *driver) {
 		l := *d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l *keyspace.Lock) bool { return l.Format == "redisson" })]
-		command, why := d.app.exactCommand(keyspace.ForceRelease, l, defaultTTL)
+		command, why := d.app.config.exactCommand(keyspace.ForceRelease, l, defaultTTL)
 		check.Require(t, why == "", "%v", why)
 		for _, size := range [][2]int{{80, 24}, {140, 60}} {
 			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "r").want("release lock:orders:4711?", "leave it")

@@ -68,7 +68,7 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
 	token, process, none, unknown := "", "", "nobody holds it", "nobody holds it"
 	if len(l.Holders) > 0 {
-		token, none, process, unknown = widget.Plain(l.Holders[0].ID), "", a.processCommand(&l), ""
+		token, none, process, unknown = widget.Plain(l.Holders[0].ID), "", a.viewOf(&l).processCommand(), ""
 		if process == "" {
 			unknown = a.keymap.named("its process is not known; {who} on its page may find it")
 		}
@@ -79,7 +79,7 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 	if l.Endless() {
 		m.choices = append(m.choices, a.copyAction("d", "command that sets a deadline", keyspace.Expire, l))
 	}
-	if wake := a.wakeCommand(l); wake != "" {
+	if wake := a.config.wakeCommand(l, a.clock()); wake != "" {
 		m.choices = append(m.choices, a.copyOf("w", "command that wakes the next waiter", wake, ""))
 	}
 	return m
@@ -88,10 +88,10 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 // copyAction returns the choice to copy the command for an action. The screen then shows the consequences of the action.
 // The shell shows those that stay true, in a command that does nothing: not every shell takes a comment at its prompt.
 func (a *app) copyAction(key, label string, act keyspace.Action, l keyspace.Lock) choice {
-	command, why := a.exactCommand(act, l, defaultTTL)
+	command, why := a.config.exactCommand(act, l, defaultTTL)
 	c := a.copyOf(key, label, command, why)
 	c.pick = func(s *state) (dialog, tea.Cmd) {
-		effect := pendingAction{act: act, ttl: defaultTTL}.consequence(lockView{&l, s.clock(), s})
+		effect := pendingAction{act: act, ttl: defaultTTL}.consequence(s.viewOf(&l))
 		closing := choice{key: "q", label: "close", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }}
 		return &menu{title: "copied the " + label, about: strings.SplitAfter(s.clock().Local().Format("15:04:05 ")+effect, ". "), choices: []choice{closing}},
 			copyText(a.config.Clipboard, label, ": 'only for this hold; its holder is not stopped: it keeps working'\n"+command)
@@ -101,8 +101,8 @@ func (a *app) copyAction(key, label string, act keyspace.Action, l keyspace.Lock
 
 // wakeCommand returns a shell command that wakes the next waiter of a free lock; "" if there
 // is none.
-func (s *state) wakeCommand(l keyspace.Lock) string {
-	return keyspace.WakeCommand(s.config.Formats, l, s.clock(), s.config.RedisCLI...)
+func (w *Config) wakeCommand(l keyspace.Lock, now time.Time) string {
+	return keyspace.WakeCommand(w.Formats, l, now, w.RedisCLI...)
 }
 
 // eventCopyMenu returns the menu of texts to copy from an event. It has no command: the lock may have changed since.
@@ -122,8 +122,8 @@ func (a *app) eventCopyMenu(e *keyspace.Event) *menu {
 }
 
 // exactCommand returns a shell command for an action on exactly the holds of a lock, in printable ASCII, or why there is none.
-func (s *state) exactCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
-	command, err := keyspace.ExactCommand(s.config.Formats, act, l, ttl, s.config.RedisCLI...)
+func (w *Config) exactCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
+	command, err := keyspace.ExactCommand(w.Formats, act, l, ttl, w.RedisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}

@@ -102,8 +102,9 @@ func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
 }
 
 // connection describes the client of a holder, as far as it is known.
-func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
-	c, of := &s.clients, s.clients.servers[l.HeldOn(*h)]
+func (v lockView) connection(h *keyspace.Holder) string {
+	s := v.state
+	c, of := &s.clients, s.clients.servers[v.HeldOn(*h)]
 	process := ""
 	if p, ok := h.Process(); ok {
 		p.Host = s.redactAddr(p.Host)
@@ -116,7 +117,7 @@ func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
 	if !h.DisconnectedAt.IsZero() {
 		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
 	}
-	closed := s.closedOf(l, h)
+	closed := v.closedOf(h)
 	named = cmp.Or(closed, named)
 	if !s.findsClients() {
 		return s.sentence(process, named)
@@ -156,8 +157,9 @@ func (s *state) connection(l *keyspace.Lock, h *keyspace.Holder) string {
 }
 
 // closedOf says when the connection of a holder closed, as far as it was seen; "" = it was not.
-func (s *state) closedOf(l *keyspace.Lock, h *keyspace.Holder) string {
-	of := s.clients.servers[l.HeldOn(*h)]
+func (v lockView) closedOf(h *keyspace.Holder) string {
+	s := v.state
+	of := s.clients.servers[v.HeldOn(*h)]
 	was, ok := of.matched[h.ID].closed, of.matched[h.ID].closed.ID != 0
 	if w := s.clients.watch; w.found.Named && w.holder.ID == h.ID {
 		was, ok = of.closings.Of(h, w.found.Client.ID)

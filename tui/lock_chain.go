@@ -23,7 +23,7 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 	of := v.ownerships()
 	for i := range of.holds {
 		name := s.redactOwner(v.Holders[i].Name())
-		if text := s.connection(v.Lock, &v.Holders[i]); text != "" {
+		if text := v.connection(&v.Holders[i]); text != "" {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {
@@ -36,7 +36,7 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 	}
 	lines = append(lines, v.blockedLines(&of.chain, w)...)
 	lines = append(lines, v.waitLines(&of.chain, w)...)
-	lines = append(lines, s.items(w, "you can", s.screen.theme.text, s.possibilities(*v.Lock), 3)...)
+	lines = append(lines, s.items(w, "you can", s.screen.theme.text, v.possibilities(), 3)...)
 	return append(lines, v.treeLines(&of.chain, w)...)
 }
 
@@ -135,22 +135,23 @@ func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 }
 
 // possibilities lists the keys that help with a held lock.
-func (s *state) possibilities(l keyspace.Lock) string {
+func (v lockView) possibilities() string {
+	s := v.state
 	var keys []string
-	if s.findsClients() && s.clients.lock == l.ID().OnAnyNode() {
+	if s.findsClients() && s.clients.lock == v.ID().OnAnyNode() {
 		keys = append(keys, s.keymap.key(findClient)+" find the client")
 	}
 	now := s.paused == nil || !s.paused.rewound
 	for _, c := range lockActions {
-		if s.config.Executor != nil && now && s.disabledReason(c.act, l) == "" {
+		if s.config.Executor != nil && now && s.config.disabledReason(c.act, *v.Lock) == "" {
 			keys = append(keys, s.keymap.key(actOn)+" "+c.key+" "+c.label)
 		}
 	}
 	act, copied := keyspace.ForceRelease, " r copy an exact release, only of this hold"
-	if l.Endless() && !l.NoExtend {
+	if v.Endless() && !v.NoExtend {
 		act, copied = keyspace.Expire, " d copy a command for a deadline"
 	}
-	if _, why := s.exactCommand(act, l, defaultTTL); why == "" {
+	if _, why := s.config.exactCommand(act, *v.Lock, defaultTTL); why == "" {
 		keys = append(keys, s.keymap.key(copyIt)+copied)
 	}
 	if len(keys) == 0 {

@@ -23,6 +23,9 @@ type lockView struct {
 	state *state
 }
 
+// viewOf returns a lock at the time of the screen.
+func (s *state) viewOf(l *keyspace.Lock) lockView { return lockView{l, s.clock(), s} }
+
 // column is a column of the table of locks.
 type column struct {
 	widget.Column

@@ -227,7 +227,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	if h.Label != "" && h.Label != h.ID {
 		token = s.redactOwner(h.ID)
 	}
-	process, closed := s.process(v.Lock, h)
+	process, closed := v.process(h)
 	if closed {
 		process = "its connection " + process
 	}

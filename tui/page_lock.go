@@ -88,7 +88,7 @@ func (p *lockPage) lock(s *state) lockView {
 	if p.gone && !p.seen.IsZero() {
 		return lockView{&p.last, p.seen, s}
 	}
-	return lockView{&p.last, s.clock(), s}
+	return s.viewOf(&p.last)
 }
 
 func (p *lockPage) view(s *state, w, h int) []string {
@@ -119,7 +119,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if s.privacy.on || len(s.config.Formats) == 0 {
 		return nil
 	}
-	if wake := s.wakeCommand(p.last); wake != "" {
+	if wake := s.config.wakeCommand(p.last, s.clock()); wake != "" {
 		return append([]string{s.ruleOf(w, "command to wake the next waiter", s.keymap.named("{copy} to copy"))}, s.wrapAnywhere(w, margin, s.screen.theme.text, wake)...)
 	}
 	if len(p.last.Holders) == 0 {
@@ -130,7 +130,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
 	lines := []string{s.ruleOf(w, word, s.keymap.named("{copy} to copy"))}
-	command, why := s.exactCommand(act, p.last, defaultTTL)
+	command, why := s.config.exactCommand(act, p.last, defaultTTL)
 	if why != "" {
 		return append(lines, s.item(w, "", s.screen.theme.dim, why))
 	}
@@ -218,7 +218,7 @@ func (v lockView) queue(w int) []string {
 			since, style = "has not answered for "+humanize.Duration(dead), s.screen.theme.bad
 		}
 		named := waiterAsHolder(*waiter)
-		process, _ := s.process(v.Lock, &named)
+		process, _ := v.process(&named)
 		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.waiterName(v.Lock, waiter), process, string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, style, text))
 		label = ""

@@ -293,7 +293,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 // redlockRow draws one lock of the matrix.
 func (p *nodesPage) redlockRow(s *state, w, names int, l *keyspace.Lock) string {
 	t, g := s.screen.theme, s.screen.glyphs
-	v := lockView{l, s.clock(), s}
+	v := s.viewOf(l)
 	line := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Pad(widget.Style{}, 2)
 	for _, vote := range l.Votes {
 		text, st := p.vote(s, vote)

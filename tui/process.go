@@ -125,8 +125,8 @@ func (c *serverClients) known() (ids []int64) {
 }
 
 // process names the connection of a holder in short, or says when it closed; "" = it is not known.
-func (s *state) process(l *keyspace.Lock, h *keyspace.Holder) (text string, closed bool) {
-	m := s.clients.of(l, h)
+func (v lockView) process(h *keyspace.Holder) (text string, closed bool) {
+	s, m := v.state, v.state.clients.of(v.Lock, h)
 	switch {
 	case !h.DisconnectedAt.IsZero():
 		return "closed " + s.atLeast(true, humanize.Duration(s.clock().Sub(h.DisconnectedAt))) + " ago", true
@@ -149,7 +149,7 @@ func processCell(v lockView, _ int) widget.Cell {
 	if len(v.Holders) == 0 {
 		return v.dimCell(v.state.screen.glyphs.None)
 	}
-	text, closed := v.state.process(v.Lock, &v.Holders[0])
+	text, closed := v.process(&v.Holders[0])
 	switch {
 	case closed:
 		return widget.Cell{Style: v.state.screen.theme.bad, Text: text}
@@ -160,13 +160,13 @@ func processCell(v lockView, _ int) widget.Cell {
 }
 
 // processCommand returns a shell command that shows the process of the first holder on its host; "" = it is not known.
-func (s *state) processCommand(l *keyspace.Lock) string {
-	h := &l.Holders[0]
+func (v lockView) processCommand() string {
+	clients, h := &v.state.clients, &v.Holders[0]
 	c := keyspace.Client{Addr: h.Addr}
-	if m := s.clients.of(l, h); len(m.clients) == 1 && !m.hint {
+	if m := clients.of(v.Lock, h); len(m.clients) == 1 && !m.hint {
 		c = m.clients[0]
 	}
-	if w := s.clients.watch; w.found.Named && w.holder.ID == h.ID {
+	if w := clients.watch; w.found.Named && w.holder.ID == h.ID {
 		c = w.found.Client
 	}
 	p, said := h.Process()
