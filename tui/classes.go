@@ -49,41 +49,35 @@ func (n *lane) past(v timeWindow) contention.Past {
 }
 
 // lastMinuteOf returns the past of a lock in the last minute, or since the watch began.
-func (s *state) lastMinuteOf(id keyspace.ID) contention.Past {
-	l, known := s.current().lock(id)
-	if known && !s.timeline.sampled.Has(id) && !s.timeline.reported(id.Key) {
-		return s.quietMinute(&l)
+func (m moment) lastMinuteOf(id keyspace.ID) contention.Past {
+	l, known := m.model.lock(id)
+	if known && !m.timeline.sampled.Has(id) && !m.timeline.reported(id.Key) {
+		return m.quietMinute(&l)
 	}
-	n := s.timeline.lane(id, nil, time.Time{})
+	n := m.timeline.lane(id, nil, time.Time{})
 	if n == nil {
 		return contention.Past{}
 	}
-	return n.past(s.minuteOf(n))
+	return n.past(m.minuteOf(n))
 }
 
 // minuteOf returns the last minute on the clock of a lane, as far as the watch knows it.
-func (s *state) minuteOf(n *lane) timeWindow {
-	v := s.lastMinute(1)
+func (m moment) minuteOf(n *lane) timeWindow {
+	v := m.lastMinute(1)
 	if !n.exact { // else the lane knows when the load began
-		v.from = later(v.from, s.watched())
+		v.from = later(v.from, m.watched)
 	}
-	return s.onClockOf(n, v)
-}
-
-// watched returns since when the locks are watched.
-func (s *state) watched() time.Time {
-	began, _ := s.history.Span()
-	return later(s.timeline.watched, began)
+	return m.onClockOf(n, v)
 }
 
 // quietMinute returns the past of a lock to which nothing has happened, in the last minute. It allocates
 // nothing: most of 200,000 locks are such.
-func (s *state) quietMinute(l *keyspace.Lock) contention.Past {
-	v := s.lastMinute(1)
-	v.from = later(later(v.from, s.watched()), s.timeline.sampled.Whole())
+func (m moment) quietMinute(l *keyspace.Lock) contention.Past {
+	v := m.lastMinute(1)
+	v.from = later(later(v.from, m.watched), m.timeline.sampled.Whole())
 	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
 	if p.Period > 0 && len(l.Holders) > 0 {
-		at := s.current().snap.At
+		at := m.model.snap.At
 		p.Held = float64(max(0, v.to.Sub(later(v.from, at.Add(-max(0, l.Age(at).Duration)))))) / float64(p.Period)
 	}
 	return p
@@ -91,11 +85,11 @@ func (s *state) quietMinute(l *keyspace.Lock) contention.Past {
 
 // mostBlocked returns the lock for which clients waited most in the last minute, with its
 // figures: one that blocks a client now, if there is one. Its source is "" if no client waited.
-func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class, blocks bool) {
+func (m moment) mostBlocked() (worst keyspace.ID, figures contention.Class, blocks bool) {
 	var most time.Duration
-	for id, n := range s.timeline.each {
+	for id, n := range m.timeline.each {
 		var sum time.Duration
-		for w := range n.parts(s.onClockOf(n, s.lastMinute(1))) {
+		for w := range n.parts(m.onClockOf(n, m.lastMinute(1))) {
 			length, _ := w.Length()
 			sum += time.Duration(w.Clients) * length
 		}
@@ -105,7 +99,7 @@ func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class, bloc
 		}
 	}
 	var sum contention.Sum
-	sum.Add(s.lastMinuteOf(worst))
+	sum.Add(m.lastMinuteOf(worst))
 	return worst, sum.Class(0, ""), blocks
 }
 
@@ -122,7 +116,7 @@ type waiting struct {
 }
 
 // planSums plans to compute the waiting anew if it is old, or was computed for other locks. That takes
-// longer for more locks, so a copy of the state is computed beside the screen; see [app.startSums].
+// longer for more locks, so a copy is computed beside the screen; see [app.startSums].
 func (p *locksPage) planSums(s *state) {
 	if p.summing || p.shows(&p.waiting) && s.clock().Sub(p.waiting.at).Abs() < derivedFor(max(s.timeline.sampled.Len(), len(s.current().locks))) {
 		return
@@ -131,13 +125,12 @@ func (p *locksPage) planSums(s *state) {
 	if p.group == byClass {
 		locks = mapped(p.rows, func(r lockRow) *keyspace.Lock { return r.lock })
 	}
-	copied, grouped, filter := s.copied(), p.group == byClass, p.filter
+	m, grouped, filter := s.moment().clone(), p.group == byClass, p.filter
 	p.plan = func() waiting {
-		s := copied
-		w := waiting{known: true, at: s.clock(), filter: filter.text}
-		w.most, w.figures, w.blocks = s.mostBlocked()
+		w := waiting{known: true, at: m.now, filter: filter.text}
+		w.most, w.figures, w.blocks = m.mostBlocked()
 		if grouped {
-			w.groupByClass(s, append(locks, s.recent(&filter)...))
+			w.groupByClass(m, append(locks, m.recent(&filter)...))
 		}
 		return w
 	}
@@ -170,15 +163,29 @@ func (a *app) onSums(w waiting, jump int) {
 	}
 }
 
-// copied copies what the waiting of the last minute is computed from, for another goroutine.
-func (s *state) copied() *state {
-	c := timeline{sampled: *s.timeline.sampled.Clone(), exact: *s.timeline.exact.Clone(), watched: s.watched()}
-	return &state{paused: &pausedView{model: s.current(), clock: s.clock()}, timeline: c}
+// moment is what is known of all locks at a time, with their past.
+type moment struct {
+	model    *viewModel
+	now      time.Time // server's time
+	timeline *timeline
+	watched  time.Time // since when the locks are watched
+}
+
+// moment returns the moment on the screen.
+func (s *state) moment() moment {
+	began, _ := s.history.Span()
+	return moment{s.current(), s.clock(), &s.timeline, began}
+}
+
+// clone copies what changes, for another goroutine.
+func (m moment) clone() moment {
+	m.timeline = &timeline{sampled: *m.timeline.sampled.Clone(), exact: *m.timeline.exact.Clone()}
+	return m
 }
 
 // groupByClass makes one row for each class of locks. The lock of a row is that with the most waiting,
 // or else the first one.
-func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
+func (w *waiting) groupByClass(m moment, locks []*keyspace.Lock) {
 	type classID struct {
 		db   int
 		name string
@@ -197,7 +204,7 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 			c = &class{lock: l}
 			classes[id], order = c, append(order, id)
 		}
-		past := s.lastMinuteOf(l.ID())
+		past := m.lastMinuteOf(l.ID())
 		if rate := past.PerSecond(); rate > c.worst {
 			c.worst, c.lock = rate, l
 		}
@@ -215,19 +222,19 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 
 // recent returns the locks that do not exist now, but were held or waited for in the last minute,
 // in the order of their names. Only their names are known.
-func (s *state) recent(f *filter) (all []*keyspace.Lock) {
-	there := make(map[keyspace.ID]bool, len(s.current().locks))
-	for _, l := range s.current().locks {
+func (m moment) recent(f *filter) (all []*keyspace.Lock) {
+	there := make(map[keyspace.ID]bool, len(m.model.locks))
+	for _, l := range m.model.locks {
 		there[l.ID().OnAnyNode()] = true
-		if s.timeline.reported(l.Key) {
+		if m.timeline.reported(l.Key) {
 			there[ofLoad(l.Key)] = true
 		}
 	}
-	for id, n := range s.timeline.each {
+	for id, n := range m.timeline.each {
 		if there[id] || !f.lane(id.Key, n.names) {
 			continue
 		}
-		if last, lasts := n.Last(); lasts || last.After(s.onClockOf(n, s.lastMinute(1)).from) {
+		if last, lasts := n.Last(); lasts || last.After(m.onClockOf(n, m.lastMinute(1)).from) {
 			all = append(all, &keyspace.Lock{Key: id.Key, DB: id.DB})
 		}
 	}

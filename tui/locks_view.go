@@ -294,7 +294,7 @@ func (v lockView) requests() string {
 func (v lockView) details() string {
 	s := v.state
 	renewed := ""
-	if since := s.watched(); !since.IsZero() {
+	if since := s.moment().watched; !since.IsZero() {
 		renewed = "not renewed since " + since.Local().Format(time.TimeOnly)
 	}
 	if v.Renewals > 0 {

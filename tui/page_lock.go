@@ -254,37 +254,6 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 	return lines
 }
 
-// ownersLegend draws the owners of the letters in a strip, as many as fit in one line.
-func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
-	n, v := s.lane(id, v)
-	if n == nil {
-		return nil
-	}
-	l := widget.NewLine(w).Pad(widget.Style{}, margin)
-	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
-	for _, h := range slices.Backward(n.drawn()) {
-		if seen[h.owner] || !v.shows(h.begin(), h.end()) {
-			continue
-		}
-		seen[h.owner] = true
-		letter, look := s.screen.theme.ofOwner(h.letter)
-		name := s.redactOwner(h.Holder.Name())
-		if len(name) > 20 {
-			name = s.screen.glyphs.Fit(name, 20)
-		}
-		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.begin())))
-		if l.Rest() < widget.Width(text)+4 {
-			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
-			break
-		}
-		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Pad(widget.Style{}, 3)
-	}
-	if len(seen) == 0 {
-		return []string{widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "no hold was seen in this time").String()}
-	}
-	return []string{l.String()}
-}
-
 // eventsBlock draws the newest events of the lock.
 func (p *lockPage) eventsBlock(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}

@@ -145,7 +145,7 @@ func TestThePageOfLocks(t *testing.T) {
 				d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
 				s := d.app.state
 				id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
-				n, _ := s.lane(id, timeWindow{})
+				n, _ := s.moment().lane(id, timeWindow{})
 				check.True(d.t, n != nil && len(n.Holds) == 1 && n.Holds[0].Lasts(), "the lane of the lock is %+v", n)
 				d.press("1").want("1 tagged")
 			}},

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -127,8 +128,9 @@ func (p *timelinePage) arrange(s *state) {
 		}
 	}
 	known := timeWindow{from: s.clock().Add(-historyKept)}
+	m := s.moment()
 	for id, n := range s.timeline.each {
-		if last, lasts := n.Last(); lasts || last.After(s.onClockOf(n, known).from) {
+		if last, lasts := n.Last(); lasts || last.After(m.onClockOf(n, known).from) {
 			add(id, n.names)
 		}
 	}
@@ -263,10 +265,41 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
-	lines = append(lines, s.ownersLegend(w, p.chosen, v)...)
+	lines = append(lines, p.ownersLegend(s, w, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
 	return append(lines, s.signs(w, sign{t.owners[0].fill, g.Across[8], "held"}, sign{t.text, g.Shared, "shared"}, sign{t.warn, g.Contended, "waited for"},
 		sign{t.warn, g.Dashed, "free, with waiters"}, sign{t.alarm, g.Clash, "overlap"}, sign{t.band, g.Behind, "fault"}))
+}
+
+// ownersLegend draws the owners of the letters in a strip, as many as fit in one line.
+func (p *timelinePage) ownersLegend(s *state, w int, v timeWindow) []string {
+	n, v := s.moment().lane(p.chosen, v)
+	if n == nil {
+		return nil
+	}
+	l := widget.NewLine(w).Pad(widget.Style{}, margin)
+	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
+	for _, h := range slices.Backward(n.drawn()) {
+		if seen[h.owner] || !v.shows(h.begin(), h.end()) {
+			continue
+		}
+		seen[h.owner] = true
+		letter, look := s.screen.theme.ofOwner(h.letter)
+		name := s.redactOwner(h.Holder.Name())
+		if len(name) > 20 {
+			name = s.screen.glyphs.Fit(name, 20)
+		}
+		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.begin())))
+		if l.Rest() < widget.Width(text)+4 {
+			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
+			break
+		}
+		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Pad(widget.Style{}, 3)
+	}
+	if len(seen) == 0 {
+		return []string{widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "no hold was seen in this time").String()}
+	}
+	return []string{l.String()}
 }
 
 // sign is a glyph of a strip with its meaning.

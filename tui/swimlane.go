@@ -95,13 +95,14 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 		origin = "exact"
 	}
 	lines := []string{s.ruleOf(w, "last 60 s", origin)}
+	m := s.moment()
 	var sum contention.Sum
-	sum.Add(s.lastMinuteOf(p.id))
+	sum.Add(m.lastMinuteOf(p.id))
 	if c := sum.Class(0, ""); c.Source != "" {
 		lines = append(lines, s.items(w, "blocked", t.warn, blockedSentence(s, &c), 2)...)
 	}
 	names := min(24, max(8, w/4))
-	n, v := s.lane(p.id, s.lastMinute(max(1, w-margin-names-2)))
+	n, v := m.lane(p.id, m.lastMinute(max(1, w-margin-names-2)))
 	var all []*swimlane
 	more := 0
 	if n != nil {
@@ -110,7 +111,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	if len(all) == 0 {
 		return append(lines, s.item(w, "", t.dim, "no hold was seen in this time"))
 	}
-	behind, contended := s.faultBands(n, v), n.contended(v)
+	behind, contended := s.run.bands(n, v, t.band), n.contended(v)
 	for _, one := range all {
 		name := s.redactOwner(one.client)
 		if name == "" {

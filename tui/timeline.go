@@ -16,7 +16,7 @@ import (
 const historyKept = 10 * time.Minute
 
 // timeline has the past of each lock: as the snapshots show it and, for the keys of a load, as its
-// clients report it. Most of 200,000 locks have none of their own: [state.lane] takes it from the snapshot.
+// clients report it. Most of 200,000 locks have none of their own: [moment.lane] takes it from the snapshot.
 type timeline struct {
 	sampled  holds.Ledger         // on the clocks of the servers
 	exact    holds.Ledger         // of the keys of the load, on the local clock
@@ -24,7 +24,6 @@ type timeline struct {
 	told     map[string]told      // of the holds of the first key of the load
 	reads    map[string]bool      // by client of the load: its newest attempt was for reading
 	owners   map[string]int       // numbers by owner, in order of appearance
-	watched  time.Time            // of a copy: since when the locks are watched
 	renamed  time.Time            // when the owners got new numbers
 }
 

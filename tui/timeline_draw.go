@@ -59,48 +59,47 @@ func spansOf(t theme, v timeWindow, waits []timeWindow, shown []drawn, contended
 
 // lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
 // for the load's lanes, the server's for others.
-func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
+func (m moment) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 	var now *keyspace.Lock
-	if l, known := s.current().lock(id); known {
+	if l, known := m.model.lock(id); known {
 		now = &l
 	}
-	n := s.timeline.lane(id, now, s.current().snap.At)
-	return n, s.onClockOf(n, v)
+	n := m.timeline.lane(id, now, m.model.snap.At)
+	return n, m.onClockOf(n, v)
 }
 
 // onClockOf returns a window on the clock of a lane.
-func (s *state) onClockOf(n *lane, v timeWindow) timeWindow {
+func (m moment) onClockOf(n *lane, v timeWindow) timeWindow {
 	if n != nil && n.exact {
-		v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
+		v.from, v.to = v.from.Add(-m.model.offset), v.to.Add(-m.model.offset)
 	}
 	return v
 }
 
 // strip draws the past of a lock.
 func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
-	n, v := s.lane(id, v)
+	n, v := s.moment().lane(id, v)
 	var spans []widget.Span
 	if n != nil {
 		contended := n.contended(v)
-		spans = append(s.faultBands(n, v), spansOf(s.screen.theme, v, contended, n.drawn(), contended, n.overlaps)...)
+		spans = append(s.run.bands(n, v, s.screen.theme.band), spansOf(s.screen.theme, v, contended, n.drawn(), contended, n.overlaps)...)
 	}
 	s.screen.glyphs.Strip(l, widget.Style{}, v.w, spans)
 }
 
-// faultBands returns the times of active faults, to be drawn behind an exact lane.
-func (s *state) faultBands(n *lane, v timeWindow) (spans []widget.Span) {
+// bands returns the times of active faults, to be drawn behind an exact lane.
+func (f *loadState) bands(n *lane, v timeWindow, band widget.Style) (spans []widget.Span) {
 	if !n.exact {
 		return nil
 	}
-	for _, x := range s.run.faults {
+	for _, x := range f.faults {
 		if to := cmp.Or(x.to, v.to); v.shows(x.from, to) {
-			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.screen.theme.band, Kind: widget.Behind})
+			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: band, Kind: widget.Behind})
 		}
 	}
 	return spans
 }
 
-func (s *state) lastMinute(w int) timeWindow {
-	now := s.clock()
-	return timeWindow{now.Add(-time.Minute), now, w}
+func (m moment) lastMinute(w int) timeWindow {
+	return timeWindow{m.now.Add(-time.Minute), m.now, w}
 }

@@ -172,8 +172,8 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		p.arrange(&a.state)
 		plan = p.plan
 		want = waiting{filter: p.filter.text}
-		want.most, want.figures, _ = a.mostBlocked()
-		recent := a.recent(&p.filter)
+		want.most, want.figures, _ = a.moment().mostBlocked()
+		recent := a.moment().recent(&p.filter)
 		sumOneByOne(&want, a, recent)
 		waited += len(want.figures.Source)
 		gone += len(recent)
@@ -212,7 +212,7 @@ func sumOneByOne(w *waiting, a *app, gone []*keyspace.Lock) {
 		if sums[name] == nil {
 			sums[name] = new(contention.Sum)
 		}
-		sums[name].Add(a.lastMinuteOf(l.ID()))
+		sums[name].Add(a.moment().lastMinuteOf(l.ID()))
 	}
 	for _, l := range a.current().locks {
 		if a.locks().filter.lock(l, a.current().snap.At, "") {
@@ -263,9 +263,9 @@ func TestALaneThatIsMadeLaterIsTheSame(t *testing.T) {
 				continue
 			}
 			quiet++
-			n, _ := s.lane(l.ID(), timeWindow{})
+			n, _ := s.moment().lane(l.ID(), timeWindow{})
 			check.Equal(t, len(n.Holds), len(l.Holders), "holds of %s", l.Key)
-			got, want := s.lastMinuteOf(l.ID()), n.past(s.minuteOf(n))
+			got, want := s.moment().lastMinuteOf(l.ID()), n.past(s.moment().minuteOf(n))
 			got.Holds, want.Holds = nil, nil
 			check.True(t, fmt.Sprint(got) == fmt.Sprint(want), "step %d: %s is %+v, want %+v", step, l.Key, got, want)
 		}
