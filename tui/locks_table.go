@@ -139,16 +139,14 @@ func (p *locksPage) table(s *state, w, n int) []string {
 		return p.empty(s, lines, w, n)
 	}
 	now := s.clock()
-	for row := p.top; row < min(p.top+n, len(p.rows)); row++ {
-		l := widget.NewLine(w)
+	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
 		if heading := p.rows[row].heading; heading != nil {
 			heading.draw(s, l)
 		} else {
 			p.tableRow(l, table, columns, lockView{p.rows[row].lock, now, s}, row == p.row && !p.gone)
 		}
 		s.scrollBar(l, row, p.top, n, len(p.rows))
-		lines = append(lines, l.String())
-	}
+	})...)
 	return filled(lines, w, n+1)
 }
 

@@ -72,7 +72,7 @@ func (p *locksPage) togglePreview(s *state) {
 		return
 	}
 	p.hide = !p.hide
-	p.reveal(s)
+	p.arrange(s)
 }
 
 func (p *locksPage) view(s *state, w, h int) []string {
@@ -115,27 +115,22 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	if len(p.rows) == 0 {
 		return p.empty(s, nil, w, h-1)
 	}
-	lines := make([]string, 0, h)
-	now := s.clock()
-	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
+	return p.lines(w, h, func(l *widget.Line, row int) {
 		if heading := p.rows[row].heading; heading != nil {
-			l := widget.NewLine(w)
 			heading.draw(s, l)
-			lines = append(lines, l.String())
-			continue
+			return
 		}
-		v := lockView{p.rows[row].lock, now, s}
+		v := s.viewOf(p.rows[row].lock)
 		name := s.redactKey(v.Key)
 		if c := p.classOf(v.Lock); c != nil {
 			name = s.redactKey(c.Name)
 		}
-		lines = append(lines, v.compact(w, name, row == p.row && !p.gone))
-	}
-	return lines
+		v.compact(l, name, row == p.row && !p.gone)
+	})
 }
 
 // compact draws a lock in one line: the cursor, its worst finding or its state, its name, owner and TTL.
-func (v lockView) compact(w int, name string, selected bool) string {
+func (v lockView) compact(l *widget.Line, name string, selected bool) {
 	s := v.state
 	glyph, style := s.look(v.State(v.now))
 	if severity, found := s.current().worst[v.ID()]; found {
@@ -146,21 +141,23 @@ func (v lockView) compact(w int, name string, selected bool) string {
 	if selected {
 		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
+	w := l.Rest()
 	if w < 20 {
 		cursor = ""
 	}
-	l := widget.NewLine(w).Put(text, cursor).Put(style, glyph).Pad(text, 1)
+	l.Put(text, cursor).Put(style, glyph).Pad(text, 1)
 	owner := 0
 	if w >= 36 {
 		owner = 12
 	}
 	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
 	if room < 1 {
-		return l.Put(key, s.screen.glyphs.Fit(name, l.Rest())).String()
+		l.Put(key, s.screen.glyphs.Fit(name, l.Rest()))
+		return
 	}
 	l.Put(key, s.screen.glyphs.Fit(name, room)).Pad(text, 1)
 	l.Put(text, s.screen.glyphs.Fit(v.owner(), owner)).Pad(text, 1)
-	return l.Put(ttl.Style, ttl.Text).String()
+	l.Put(ttl.Style, ttl.Text)
 }
 
 // preview draws the selected lock in at most n lines: first its holders, and what to do about its findings.

@@ -40,22 +40,24 @@ type clicker interface {
 	click(s *state, x, line int) (again bool)
 }
 
-// list is the rows of a page, with the selected one and the scroll position. The selection
+// list is the rows of a page, with the selected one and the scroll position. With set, the selection
 // follows its entry, identified by a key, when the rows change.
 type list[K comparable] struct {
-	keys   []K // of the rows
-	h      int // number of visible rows
-	chosen K
-	any    bool // chosen is valid
-	row    int  // current or last row of the entry
-	top    int  // first visible row
-	moved  bool // the user moved the selection
+	keys    []K // of the rows, if set has changed them
+	n, h    int // number of rows, and of visible rows
+	chosen  K
+	any     bool               // chosen is valid
+	row     int                // current or last row of the entry
+	top     int                // first visible row
+	moved   bool               // the user moved the selection
+	heading func(row int) bool // a row is the heading of the next one and cannot be selected; nil = no row is
+	onMove  func()             // called when a row is selected; or nil
 }
 
 // set changes the rows. If the selected entry is gone, the entry in its row becomes the
 // selection.
 func (c *list[K]) set(keys []K, h int) {
-	c.keys, c.h = keys, h
+	c.keys, c.n, c.h = keys, len(keys), h
 	if !c.any || c.row >= len(keys) || keys[c.row] != c.chosen {
 		if row := slices.Index(keys, c.chosen); c.any && row >= 0 {
 			c.row = row
@@ -69,11 +71,21 @@ func (c *list[K]) set(keys []K, h int) {
 
 // choose selects a row, or the nearest existing one.
 func (c *list[K]) choose(row int) {
-	c.row = max(0, min(row, len(c.keys)-1))
+	c.row = max(0, min(row, c.n-1))
+	if c.isHeading(c.row) {
+		c.row++
+	}
 	if len(c.keys) > 0 {
 		c.chosen, c.any = c.keys[c.row], true
 	}
+	if c.onMove != nil && c.n > 0 {
+		c.onMove()
+	}
 	c.reveal()
+}
+
+func (c *list[K]) isHeading(row int) bool {
+	return c.heading != nil && 0 <= row && row < c.n && c.heading(row)
 }
 
 // toFirst makes the next set select the first row.
@@ -81,7 +93,7 @@ func (c *list[K]) toFirst() { c.row, c.any = 0, false }
 
 // navigate moves the selection by an action. It returns false for other actions.
 func (c *list[K]) navigate(a action) bool {
-	steps, ok := stride(a, len(c.keys), c.h)
+	steps, ok := stride(a, c.n, c.h)
 	if ok {
 		c.scroll(nil, steps)
 	}
@@ -89,14 +101,21 @@ func (c *list[K]) navigate(a action) bool {
 }
 
 func (c *list[K]) scroll(_ *state, steps int) {
+	if c.n == 0 {
+		return
+	}
 	c.moved = true
-	c.choose(c.row + steps)
+	row := max(0, min(c.row+steps, c.n-1))
+	if steps < 0 && c.isHeading(row) {
+		row = max(0, row-1)
+	}
+	c.choose(row)
 }
 
 // click selects the row at a line below the title.
 func (c *list[K]) click(_ *state, _, line int) (again bool) {
 	row := c.top + line - 1
-	if line <= 0 || line > c.h || row >= len(c.keys) {
+	if line <= 0 || line > c.h || row >= c.n {
 		return false
 	}
 	again = row == c.row && c.moved
@@ -105,12 +124,13 @@ func (c *list[K]) click(_ *state, _, line int) (again bool) {
 	return again
 }
 
-// reveal scrolls until the selection is visible.
+// reveal scrolls until the selection is visible, with the heading above it.
 func (c *list[K]) reveal() {
-	c.top = scrolled(c.top, len(c.keys), c.h)
-	if c.row < c.top {
-		c.top = c.row
+	least := c.row
+	if c.h > 1 && c.isHeading(least-1) {
+		least--
 	}
+	c.top = min(scrolled(c.top, c.n, c.h), least)
 	if c.h > 0 && c.row >= c.top+c.h {
 		c.top = c.row - c.h + 1
 	}
@@ -119,7 +139,7 @@ func (c *list[K]) reveal() {
 // lines draws the first n visible rows.
 func (c *list[K]) lines(w, n int, draw func(l *widget.Line, row int)) []string {
 	var lines []string
-	for row := c.top; row < min(c.top+n, len(c.keys)); row++ {
+	for row := c.top; row < min(c.top+n, c.n); row++ {
 		l := widget.NewLine(w)
 		draw(l, row)
 		lines = append(lines, l.String())

@@ -15,6 +15,8 @@ import (
 
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
+	list[keyspace.ID] // without keys: follow finds the selected lock
+
 	rows     []lockRow // in display order
 	filter   filter
 	sort     int // index of the sort column, or bySeverity
@@ -26,14 +28,10 @@ type locksPage struct {
 	plan     func() waiting // computes it anew; nil = not necessary
 	summing  bool           // it is computed
 
-	moved  bool                          // the user moved the cursor; until then the first row is selected
-	chosen keyspace.ID                   // selected lock
-	last   keyspace.Lock                 // its last known state
-	seen   time.Time                     // time of last, on the server's clock
-	gone   bool                          // it is not among the rows now
-	row    int                           // its current or last row
-	top    int                           // first visible row
-	tags   map[keyspace.ID]keyspace.Lock // with only the tagged holds
+	last keyspace.Lock                 // last known state of the selected lock
+	seen time.Time                     // time of last, on the server's clock
+	gone bool                          // it is not among the rows now
+	tags map[keyspace.ID]keyspace.Lock // with only the tagged holds
 
 	keyWidth, ownerWidth int       // maximum widths of keys and owners so far, because columns only grow
 	deep                 bool      // an owner has entered a lock more than once so far
@@ -59,8 +57,10 @@ type lockRow struct {
 }
 
 func (p *locksPage) act(s *state, a action) tea.Cmd {
-	if steps, ok := stride(a, len(p.rows), p.height(s)); ok {
-		p.scroll(s, steps)
+	if p.navigate(a) {
+		if p.n == 0 {
+			s.reject("no locks to move among")
+		}
 		return nil
 	}
 	switch a {
@@ -147,19 +147,14 @@ func (p *locksPage) untag(model *viewModel) {
 
 // click selects a row or sorts by a column.
 func (p *locksPage) click(s *state, x, line int) (again bool) {
-	if !s.frame().compact {
-		line--
+	if s.frame().compact {
+		line++ // there are no titles
 	}
-	row := p.top + line
-	switch {
-	case line < 0:
+	if line == 0 {
 		p.clickTitle(s, x)
-	case line < p.height(s) && row < len(p.rows):
-		again = row == p.row && p.moved && !p.gone
-		p.moved = true
-		p.choose(s, row)
 	}
-	return again
+	was := p.gone
+	return p.list.click(s, x, line) && !was
 }
 
 // openFilter opens the prompt for the filter.
@@ -169,8 +164,7 @@ func (p *locksPage) openFilter(s *state) {
 	d.typed = func(text string) {
 		change(text)
 		if p.gone && len(p.rows) > 0 { // prefer a match to a lock that is gone
-			p.choose(s, 0)
-			p.reveal(s)
+			p.choose(0)
 		}
 	}
 	d.finish = func(string) tea.Cmd {
@@ -238,8 +232,14 @@ func (p *locksPage) arrange(s *state) {
 	if p.group == byOwner {
 		p.rows = model.groupByOwner(p.rows)
 	}
+	p.n, p.h = len(p.rows), p.height(s)
+	p.heading = func(row int) bool { return p.rows[row].heading != nil }
+	p.onMove = func() {
+		p.last, p.seen, p.gone = *p.rows[p.row].lock, s.clock(), false
+		p.chosen = p.last.ID().OnAnyNode()
+	}
 	p.follow(s)
-	p.reveal(s)
+	p.reveal()
 }
 
 // measure updates the widths of keys and owners. They never shrink, so after one snapshot
@@ -281,7 +281,7 @@ func (p *locksPage) sortRows(s *state) {
 func (p *locksPage) follow(s *state) {
 	locks := s.current().locks
 	if !p.moved && len(p.rows) > 0 {
-		p.choose(s, 0)
+		p.choose(0)
 		return
 	}
 	class := keyspace.ClassOf(p.chosen.Key)
@@ -296,52 +296,14 @@ func (p *locksPage) follow(s *state) {
 		row = slices.IndexFunc(p.rows, chosen)
 	}
 	if row >= 0 {
-		p.choose(s, row)
+		p.choose(row)
 		return
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
 	filtered := slices.ContainsFunc(locks, func(l *keyspace.Lock) bool { return l.ID().OnAnyNode() == p.chosen })
 	if len(p.rows) > 0 && (filtered || p.chosen == (keyspace.ID{})) {
-		p.choose(s, p.row)
-	}
-}
-
-// choose selects the lock in a row. A heading stands for the lock below it.
-func (p *locksPage) choose(s *state, row int) {
-	if p.rows[row].heading != nil {
-		row++
-	}
-	p.row, p.seen, p.gone = row, s.clock(), false
-	p.last = *p.rows[row].lock
-	p.chosen = p.last.ID().OnAnyNode()
-}
-
-func (p *locksPage) scroll(s *state, steps int) {
-	if len(p.rows) == 0 {
-		s.reject("no locks to move among")
-		return
-	}
-	p.moved = true
-	row := max(0, min(p.row+steps, len(p.rows)-1))
-	if steps < 0 && row > 0 && p.rows[row].heading != nil {
-		row--
-	}
-	p.choose(s, row)
-	p.reveal(s)
-}
-
-// reveal scrolls until the selection is visible, with the heading above it.
-func (p *locksPage) reveal(s *state) {
-	h := p.height(s)
-	p.top = scrolled(p.top, len(p.rows), h)
-	least := p.row
-	if h > 1 && 0 < least && least < len(p.rows) && p.rows[least-1].heading != nil {
-		least--
-	}
-	p.top = min(p.top, least)
-	if h > 0 && p.row >= p.top+h {
-		p.top = p.row - h + 1
+		p.choose(p.row)
 	}
 }
 
