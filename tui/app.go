@@ -269,8 +269,10 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	act := a.keymap.actionOf(msg.String(), a.place())
 	if a.dialog != nil {
 		next, cmd := a.dialog.update(&a.state, msg)
-		if a.dialog = next; !a.leavesDialog(msg, act) {
-			return cmd
+		a.dialog = next
+		_, typing := next.(*prompt)
+		if key := msg.String(); len(key) != 1 || key < "0" || key > "9" || pageOf(act) < 0 || typing {
+			return cmd // else a digit opens its page
 		}
 		a.dialog = nil
 		return tea.Batch(cmd, a.perform(act))
@@ -284,14 +286,6 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 		return a.reject(fmt.Sprintf("%s does nothing%s; %s shows the keys", key, where, a.keymap.key(help)))
 	}
 	return a.perform(act)
-}
-
-// leavesDialog reports whether an action closes the open dialog: a digit opens its page, except in a text
-// field.
-func (a *app) leavesDialog(msg tea.KeyMsg, act action) bool {
-	_, typing := a.dialog.(*prompt)
-	key := msg.String()
-	return len(key) == 1 && key >= "0" && key <= "9" && pageOf(act) >= 0 && !typing
 }
 
 func (a *app) page() page { return a.pages[a.open] }

@@ -76,7 +76,11 @@ const (
 
 func (m *menu) draw(s *state, lines []string) []string {
 	panel, _, _, _ := m.panel(s)
-	return s.hints(overlay(s, lines, panel), hint{m.keyHint(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
+	keys := "press a letter"
+	if len(m.choices) <= 3 {
+		keys = strings.Join(mapped(m.choices, func(c choice) string { return c.key }), " ")
+	}
+	return s.hints(overlay(s, lines, panel), hint{keys, "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
 }
 
 // click runs the choice at line y of the window.
@@ -141,14 +145,6 @@ func (m *menu) aboutLines(s *state, left int) []string {
 		lines = append(lines[:most-1], widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "and "+more).String())
 	}
 	return lines
-}
-
-// keyHint returns the keys of the choices for the footer.
-func (m *menu) keyHint() string {
-	if n := len(m.choices); n > 3 {
-		return "press a letter"
-	}
-	return strings.Join(mapped(m.choices, func(c choice) string { return c.key }), " ")
 }
 
 // hint is a key of a dialog and its effect.

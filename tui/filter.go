@@ -133,11 +133,6 @@ func (f *filter) lane(key string, owners iter.Seq[string]) bool {
 	return found != f.invert
 }
 
-// finding reports whether the filter selects a finding, by its ID, severity, text or key.
-func (f *filter) finding(x *keyspace.Finding) bool {
-	return !f.active() || f.any(x.ID, x.Severity.String(), x.Text, x.Lock.Key) != f.invert
-}
-
 // any reports whether one of some texts, as the screen shows them, contains the word or matches the expression.
 func (f *filter) any(texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return f.contains(widget.Plain(text)) })

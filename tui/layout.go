@@ -47,7 +47,7 @@ func (a *app) View() string {
 	return strings.Join(lines, "\n")
 }
 
-// lines returns the lines of the screen: header, summary, page, footer.
+// lines returns the lines of the screen: header, summary, page, footer. The colours of stale data are faint.
 func (a *app) lines(s *state) []string {
 	f := s.frame()
 	lines := make([]string, 0, s.screen.h)
@@ -60,21 +60,15 @@ func (a *app) lines(s *state) []string {
 	if f.summary {
 		lines = append(lines, a.summaryLine(s))
 	}
-	lines = append(lines, s.body(a.page(), f.body)...)
-	if f.footer {
-		lines = append(lines, s.footer(a.place(), a.open == a.home))
-	}
-	return lines
-}
-
-// body draws a page and fills it up to h lines. The colours of stale data are faint.
-func (s *state) body(p page, h int) []string {
 	shown := *s
 	if s.paused == nil && s.refresher.stale() {
 		shown.screen.theme = s.screen.theme.faded(s.screen.renderer)
 	}
-	lines := p.view(&shown, s.screen.w, h)
-	return filled(lines, s.screen.w, h)[:h]
+	lines = append(lines, filled(a.page().view(&shown, s.screen.w, f.body), s.screen.w, f.body)[:f.body]...)
+	if f.footer {
+		lines = append(lines, s.footer(a.place(), a.open == a.home))
+	}
+	return lines
 }
 
 // header returns the segments of the first line: the program, a tab for each numbered page, the server, its status and

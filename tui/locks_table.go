@@ -293,15 +293,11 @@ func waitCell(v lockView, _ int) widget.Cell {
 	case n == 0:
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.waitStyle(), Text: v.state.atLeast(len(v.Waiters) > 0 && v.Waiters[0].Polls, humanize.Count(n))}
-}
-
-// waitStyle is the style of the number of waiters, by the longest wait.
-func (v lockView) waitStyle() widget.Style {
+	style := v.state.screen.theme.warn
 	if _, severity := v.LongestWait(v.now); severity == keyspace.Critical {
-		return v.state.screen.theme.bad
+		style = v.state.screen.theme.bad
 	}
-	return v.state.screen.theme.warn
+	return widget.Cell{Style: style, Text: v.state.atLeast(len(v.Waiters) > 0 && v.Waiters[0].Polls, humanize.Count(n))}
 }
 
 func heldCell(v lockView, _ int) widget.Cell {

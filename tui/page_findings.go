@@ -104,7 +104,9 @@ func (p *findingsPage) arrange(s *state) {
 
 // matching returns the findings that match the filter.
 func (p *findingsPage) matching(all []keyspace.Finding) []keyspace.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f keyspace.Finding) bool { return !p.filter.finding(&f) })
+	return slices.DeleteFunc(slices.Clone(all), func(f keyspace.Finding) bool {
+		return p.filter.active() && p.filter.any(f.ID, f.Severity.String(), f.Text, f.Lock.Key) == p.filter.invert
+	})
 }
 
 // fold appends rows for the findings: the most severe kinds first, each kind together.
