@@ -10,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/internal/check"
+	"locktop/internal/servertest"
 	"locktop/lock"
 )
 
@@ -269,5 +272,150 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		for _, e := range diary.events {
 			check.True(r, e.Kind != lock.Released || e.Elapsed >= time.Second, "released after %v, want 1.5 s", e.Elapsed)
 		}
+	})
+}
+
+// knowsIfEqual reports whether the server executes SET with IFEQ.
+func (r *rig) knowsIfEqual() bool {
+	r.Helper()
+	err := r.rdb.Do(ctx, "set", "missing", "value", "ifeq", "value", "px", 1000).Err()
+	check.Require(r, errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "syntax error"), "SET with IFEQ: %v", err)
+	return errors.Is(err, redis.Nil)
+}
+
+func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		known := r.knowsIfEqual()
+		version := r.rdb.InfoMap(ctx, "server").Item("Server", "valkey_version")
+		check.True(r, known || !strings.HasPrefix(version, "8.1."), "Valkey %s does not know IFEQ", version)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
+		r.must(r.rdb.ConfigResetStat(ctx).Err())
+		for range 5 {
+			r.must(lease.Extend(ctx, 2*time.Minute))
+			check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 119*time.Second, "PTTL after an extension by 2 min")
+		}
+		scripts := r.calls("eval")
+		if sets := r.calls("set"); known && (sets != 5 || scripts != 0) || !known && (sets != 1 || scripts < 5) {
+			r.Errorf("5 extensions were %d SET and %d scripts; IFEQ known: %v", sets, scripts, known)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// withAndWithoutIFEQ runs f on a redis-server and on an embedded server that does not know
+// IFEQ and one that does.
+func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
+	onBoth(t, f)
+	sub(t, "IFEQ", inBubble, func(r *rig) {
+		r.embedded.KnowIfEqual()
+		check.Require(r, r.knowsIfEqual(), "the server does not know IFEQ")
+		f(r)
+	})
+}
+
+// Scenario 56: a late renewal must not create the key.
+func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
+	for _, other := range []string{"", "stranger"} {
+		withAndWithoutIFEQ(t, func(r *rig) {
+			c := r.client(lock.Config{})
+			for _, key := range []string{"first", "second"} { // the first extension asks for IFEQ
+				lease := r.lock(c.Mutex(key, lock.Options{TTL: time.Minute}))
+				r.must(lease.Extend(ctx, 2*time.Minute))
+				r.must(r.rdb.Del(ctx, key).Err())
+				if other != "" {
+					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
+				}
+				check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
+				check.False(r, lease.Valid(), "%s: the lease goes on", key)
+				check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "%s: the lease ended with", key)
+				r.holds(key, other)
+				check.AtMost(r, r.rdb.PTTL(ctx, key).Val(), 10*time.Second, "%s: PTTL", key)
+			}
+		})
+	}
+}
+
+func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
+	child := servertest.RedisForTest(t, "--requirepass", "secret")
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
+	t.Cleanup(func() { rdb.Close() })
+	c := check.Must(lock.New(rdb, lock.Config{}))(t)
+	t.Cleanup(func() { c.Close() })
+	lease := check.Must(check.Must(c.Mutex("orders", lock.Options{}))(t).TryLock(ctx))(t)
+	check.Equal(t, rdb.Get(ctx, "orders").Val(), lease.Token(), "database 5 holds")
+}
+
+func TestAUserWhoMayNotPingCanLock(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.user("~*", "+@all", "-ping")
+		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
+		r.must(r.locked(c.Mutex("orders", lock.Options{})).Unlock(ctx))
+	})
+}
+
+// A waiter for "{a}" receives no message of "a" and is not handed "a".
+func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c, o := r.client(lock.Config{}), lock.Options{TTL: 10 * time.Second, Fence: true}
+		for _, pair := range [][2]lock.Locker{
+			{c.Fair("a", o), c.Fair("{a}", o)},
+			{c.Fair("b{c}", o), c.Fair("{b{c}", o)},
+		} {
+			plain := r.lock(pair[0])
+			braced := r.lock(pair[1])
+			check.True(r, fenceOf(plain) == 1 && fenceOf(braced) == 1,
+				"%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), fenceOf(plain), fenceOf(braced))
+			patient, cancel := context.WithCancel(ctx)
+			waiter := inBackground(func() error { return tried(pair[1].Lock(patient)) })
+			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:waiters").Val()) == 1 })
+			r.must(plain.Unlock(ctx))
+			r.holds(plain.Key(), "")
+			if r.fake {
+				time.Sleep(400 * time.Millisecond)
+			}
+			cancel()
+			check.ErrorIs(r, <-waiter, context.Canceled, "%q was granted while it was held", braced.Key())
+			r.must(braced.Unlock(ctx))
+			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:waiters").Val()) == 0 })
+		}
+	})
+}
+
+func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		others, c, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: time.Hour}
+		_ = r.lock(others.Mutex("{a}", o))
+		plain := r.lock(others.Mutex("a", o))
+		limited, cancel := context.WithCancel(ctx)
+		defer cancel()
+		lockAsync(limited, c.Mutex("{a}", o))
+		time.Sleep(time.Second)
+		next := lockAsync(limited, c.Mutex("a", o))
+		time.Sleep(time.Second)
+		r.passesOn(plain, next, 10*time.Millisecond, "the next one got in after the release")
+	})
+}
+
+// Scenario 108. Promise P6.
+func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
+	onBothFirst(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		m := c.Mutex("orders", lock.Options{Fence: true})
+		var last int64
+		for i := range 30 {
+			lease := r.lock(m)
+			check.Require(r, fenceOf(lease) > last, "round %d: fence %d after %d", i, fenceOf(lease), last)
+			last = fenceOf(lease)
+			switch i % 3 {
+			case 0:
+				r.must(lease.Unlock(ctx))
+			case 1:
+				r.must(r.rdb.PExpire(ctx, "orders", time.Millisecond).Err()) // expires
+				r.until("the end of the key", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+			case 2:
+				r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
+			}
+		}
+		check.Equal(r, r.rdb.Get(ctx, "{orders}:fence").Val(), "30", "the counter after 30 holds")
 	})
 }

@@ -1,6 +1,7 @@
 package house
 
 import (
+	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,4 +56,12 @@ func TestScriptsThatAreCalledExist(t *testing.T) {
 			check.True(t, err == nil, "%s calls %s: %v", caller, script[1], err)
 		}
 	}
+}
+
+// The tests read files by their names from the root of the repository.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		log.Fatal(err)
+	}
+	m.Run()
 }

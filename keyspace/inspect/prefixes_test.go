@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,4 +58,24 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 		"it listens to all of a busy server, with %d strays", len(tr.uncovered))
 	tr.updateAllKeys(known, now.Add(4*time.Second+allKeysPause+time.Second))
 	check.True(t, tr.allKeys, "it does not try again")
+}
+
+func TestGlobsAreThoseOfRedis(t *testing.T) {
+	rdb := realServer(t)
+	names := []string{
+		"a", "b", "ab", "abc", "myapp:mutex:1", "myapp:mutex:", "myapp:lock", "x*y", "x?y", "xay", "x[y", "x]y", "x\\y", "x-y", "x^y",
+		"aaab", "\xff\x00", "héllo", "a.b", "ba", "[abc]", "z",
+	}
+	for _, name := range names {
+		check.NoError(t, rdb.Set(t.Context(), name, "", 0).Err())
+	}
+	for _, glob := range []string{
+		"*", "a", "a*", "*a", "*b", "*a*b*", "?", "??", "myapp:mutex:*", "myapp:*", "x[*]y", "x\\*y", "x[?]y", "x?y", "x[a-c]y", "x[c-a]y",
+		"x[^a]y", "x[\\]]y", "[abc]", "[^abc]", "[a", "x[a-", "x\\", "x[^", "a**b", "*c*", "a.b", "x[a\\-z]y", "h*o", "**", "[z-a]", "x[]y", "x[^]y",
+	} {
+		want := check.Must(rdb.Keys(t.Context(), glob).Result())(t)
+		for _, name := range names {
+			check.Equal(t, keyspace.MatchGlob(glob, name), slices.Contains(want, name), "%q is like %q", name, glob)
+		}
+	}
 }
