@@ -42,7 +42,7 @@ func (a *app) onActed(m actedMsg) tea.Cmd {
 	if len(bad) == 0 {
 		return a.notify(m.act.Did(m.ttl) + " " + a.describe(m.locks))
 	}
-	text := a.redactKey(bad[0].lock.Key) + ": " + cmp.Or(bad[0].record.Shortfall(), shortError(bad[0].err))
+	text := a.privacy.key(bad[0].lock.Key) + ": " + cmp.Or(bad[0].record.Shortfall(), shortError(bad[0].err))
 	if changed, ok := errors.AsType[*keyspace.ChangedError](bad[0].err); ok {
 		text = a.redactText(bad[0].lock.ID(), changed.Error())
 	}

@@ -114,7 +114,7 @@ func (a *app) holderMenu(l keyspace.Lock) *menu {
 	release := func(l keyspace.Lock) (dialog, tea.Cmd) {
 		return a.confirm(pendingAction{act: keyspace.ForceRelease, locks: []keyspace.Lock{l}}), nil
 	}
-	m := a.perHolder("release which hold of "+a.redactKey(l.Key), l, release)
+	m := a.perHolder("release which hold of "+a.privacy.key(l.Key), l, release)
 	m.choices = slices.Insert(m.choices, 0, choice{
 		key: "a", label: "all", detail: humanize.Count(len(l.Holders)) + " holds", pick: func(*state) (dialog, tea.Cmd) { return release(l) },
 	})
@@ -151,7 +151,7 @@ func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspa
 		case len(locks) == 1:
 			why = reason
 		default:
-			why = a.redactKey(l.Key) + ": " + reason
+			why = a.privacy.key(l.Key) + ": " + reason
 		}
 	}
 	return able, why
@@ -172,7 +172,7 @@ func (w *Config) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 // describe returns the key of a single lock, or the number of locks.
 func (s *state) describe(locks []keyspace.Lock) string {
 	if len(locks) == 1 {
-		return s.redactKey(locks[0].Key)
+		return s.privacy.key(locks[0].Key)
 	}
 	return humanize.Plural(len(locks), "tagged lock")
 }
@@ -255,9 +255,9 @@ func (q *confirmDialog) now(s *state) (d pendingAction, ended []string) {
 			d.locks = append(d.locks, held)
 		case known:
 			holders := (&keyspace.ChangedError{Now: &l}).Holders()
-			ended = append(ended, s.redactKey(was.Key)+": the hold has ended, the lock is "+s.redactText(was.ID(), holders))
+			ended = append(ended, s.privacy.key(was.Key)+": the hold has ended, the lock is "+s.redactText(was.ID(), holders))
 		default:
-			ended = append(ended, s.redactKey(was.Key)+": locktop does not see the hold any more")
+			ended = append(ended, s.privacy.key(was.Key)+": locktop does not see the hold any more")
 		}
 	}
 	return d, ended
@@ -361,7 +361,7 @@ func (d pendingAction) named() lockAction {
 // consequence describes the effect of the action on one lock.
 func (d pendingAction) consequence(v lockView) string {
 	holder := "its holder (" + v.owner() + ")"
-	text := v.state.redactKey(v.Key) + ": "
+	text := v.state.privacy.key(v.Key) + ": "
 	switch d.act {
 	case keyspace.ForceRelease:
 		text += v.waiterText("can acquire it", "can acquire it") + "; "

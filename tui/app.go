@@ -329,7 +329,8 @@ func (a *app) perform(act action) tea.Cmd {
 		a.onTimeKey(act)
 		a.page().arrange(&a.state)
 	case togglePrivacy:
-		a.togglePrivacy()
+		a.privacy.on = !a.privacy.on
+		a.notify(a.keymap.named(map[bool]string{true: "keys and owners are hashed; {privacy} shows them again", false: "keys and owners are shown"}[a.privacy.on]))
 	case command:
 		a.dialog = a.commandPrompt()
 	case save:

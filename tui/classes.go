@@ -290,7 +290,7 @@ func (p *locksPage) classColumns() []column {
 	}
 	return []column{
 		{widget.Column{Title: "CLASS", Min: 16, Max: 44}, false, func(v lockView, _ int) widget.Cell {
-			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(p.classOf(v.Lock).Name)}
+			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.privacy.key(p.classOf(v.Lock).Name)}
 		}, names(func(c *contention.Class) string { return c.Name })},
 		{widget.Column{Title: "LOCKS", Min: 6, Priority: 6, Right: true}, false, text(func(_ *state, c *contention.Class) string {
 			return humanize.Count(c.Locks)
@@ -308,7 +308,7 @@ func (p *locksPage) classColumns() []column {
 			if c.Worst == "" {
 				return ""
 			}
-			return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.redactOwner(c.Worst))
+			return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.privacy.owner(c.Worst))
 		}), names(func(c *contention.Class) string { return c.Worst })},
 		{widget.Column{Title: "WAIT P50", Min: 9, Priority: 7, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Source, c.P50)

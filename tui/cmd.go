@@ -187,7 +187,7 @@ func (a *app) recheck(b Executor, r acted) tea.Cmd {
 			text = "it is still not known: " + shortError(err)
 		}
 		return answer(func(a *app) {
-			a.notice, a.refresher.next = notice{text: a.redactKey(r.lock.Key) + ": " + text, bad: true}, a.now
+			a.notice, a.refresher.next = notice{text: a.privacy.key(r.lock.Key) + ": " + text, bad: true}, a.now
 		})
 	})
 }

@@ -64,7 +64,7 @@ const defaultTTL = 30 * time.Second
 // copyMenu returns the menu of texts to copy from a lock. Keys and tokens reach the clipboard
 // with escaped control characters.
 func (a *app) copyMenu(l keyspace.Lock) *menu {
-	m := &menu{title: "copy from " + a.redactKey(l.Key)}
+	m := &menu{title: "copy from " + a.privacy.key(l.Key)}
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
 	token, process, none, unknown := "", "", "nobody holds it", "nobody holds it"
 	if len(l.Holders) > 0 {

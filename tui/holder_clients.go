@@ -77,7 +77,7 @@ func (a *app) findClient() tea.Cmd {
 	case len(l.Holders) == 1:
 		return a.watchHolder(l, l.Holders[0])
 	default:
-		a.dialog = a.perHolder("find the client of which holder of "+a.redactKey(l.Key), l, func(l keyspace.Lock) (dialog, tea.Cmd) {
+		a.dialog = a.perHolder("find the client of which holder of "+a.privacy.key(l.Key), l, func(l keyspace.Lock) (dialog, tea.Cmd) {
 			return nil, a.watchHolder(l, l.Holders[0])
 		})
 	}
@@ -107,12 +107,12 @@ func (v lockView) connection(h *keyspace.Holder) string {
 	c, of := &s.clients, s.clients.servers[v.HeldOn(*h)]
 	process := ""
 	if p, ok := h.Process(); ok {
-		p.Host = s.redactAddr(p.Host)
+		p.Host = s.privacy.addr(p.Host)
 		process = "process " + p.String()
 	}
 	named := ""
 	if h.Addr != "" {
-		named = "connected from " + s.redactAddr(h.Addr)
+		named = "connected from " + s.privacy.addr(h.Addr)
 	}
 	if !h.DisconnectedAt.IsZero() {
 		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
@@ -168,15 +168,15 @@ func (v lockView) closedOf(h *keyspace.Holder) string {
 		return keyspace.ClosedBetween(s.clientText(h, was.Client), was.Last, was.By)
 	}
 	seen := *h
-	seen.Addr = s.redactAddr(h.Addr)
+	seen.Addr = s.privacy.addr(h.Addr)
 	return seen.Closed()
 }
 
 // clientText describes a client of a holder.
 func (s *state) clientText(h *keyspace.Holder, c keyspace.Client) string {
-	facts := []string{s.redactAddr(c.Addr)}
+	facts := []string{s.privacy.addr(c.Addr)}
 	if c.Name != "" && c.Name != h.Label && c.Name != h.ID {
-		facts = append(facts, "named "+s.redactOwner(c.Name))
+		facts = append(facts, "named "+s.privacy.owner(c.Name))
 	}
 	if c.Library != "" {
 		facts = append(facts, widget.Plain(c.Library))

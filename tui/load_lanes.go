@@ -66,7 +66,7 @@ func (s *state) lanesBlock(w, h int) []string {
 		now = began.Add(s.run.metrics.Elapsed)
 	}
 	v := timeWindow{began, later(began.Add(max(s.run.scenario.Duration, time.Second)), now), max(1, w-names-words-2)} // the whole run
-	all := []string{s.ruleOf(w, s.redactKey(key), s.sentence("exact", "| renewed", g.Behind+" lease", g.Dashed+" waits"))}
+	all := []string{s.ruleOf(w, s.privacy.key(key), s.sentence("exact", "| renewed", g.Behind+" lease", g.Dashed+" waits"))}
 	past := v // up to now: cells of the same width
 	past.w = max(0, min(v.w, int(v.cell(now))))
 	past.to = v.from.Add(v.to.Sub(v.from) * time.Duration(past.w) / time.Duration(v.w))
@@ -78,7 +78,7 @@ func (s *state) lanesBlock(w, h int) []string {
 	slices.SortFunc(rows, func(a, b *swimlane) int { return keyspace.CompareNames(a.client, b.client) })
 	for _, one := range rows {
 		st, word := s.doing(n, one)
-		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.text, g.Fit(s.redactOwner(one.client), names)).Put(st, g.Fit(word, words))
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.text, g.Fit(s.privacy.owner(one.client), names)).Put(st, g.Fit(word, words))
 		g.Strip(l, widget.Style{}, v.w, append(one.draw(t, g, past, nil), s.markSpans(n, one, v, now)...))
 		all = append(all, l.String())
 	}

@@ -22,7 +22,7 @@ func (s *state) tellExpiry(events []keyspace.Event) {
 			s.expired = *e
 		case e.Kind == keyspace.Acquired && e.Lock.ID() == s.expired.Lock.ID():
 			if s.notice.until.IsZero() && s.run.scene < 0 {
-				s.notify(fmt.Sprintf("The lease of %s on %s expired; %s has it now.", s.redactOwner(s.expired.Holder.Name()), s.redactKey(e.Lock.Key), s.redactOwner(e.Holder.Name())))
+				s.notify(fmt.Sprintf("The lease of %s on %s expired; %s has it now.", s.privacy.owner(s.expired.Holder.Name()), s.privacy.key(e.Lock.Key), s.privacy.owner(e.Holder.Name())))
 			}
 			s.expired = keyspace.Event{}
 		}
@@ -86,7 +86,7 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 	t, limit, sound := s.screen.theme, s.run.scenario.Lock.Limit(), s.run.scenario.Lock.Kind.Sound()
 	holder, dead, readers := "", "", []string(nil)
 	if n != nil {
-		holder, dead, readers = n.holder(), n.deadHolder(), mapped(n.readers(), s.redactOwner)
+		holder, dead, readers = n.holder(), n.deadHolder(), mapped(n.readers(), s.privacy.owner)
 	}
 	left, leased := time.Duration(0), false
 	if found != nil {
@@ -119,7 +119,7 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 		if leased {
 			until = "locked for " + humanize.Duration(left) + " more"
 		}
-		l.Put(t.bad, s.screen.glyphs.Dead+" "+s.redactOwner(dead)+" is dead, "+until)
+		l.Put(t.bad, s.screen.glyphs.Dead+" "+s.privacy.owner(dead)+" is dead, "+until)
 	case n != nil && holder == "" && !sound:
 		l.Put(t.dim, "free") // a stored token that is left names no client
 	case holder == "" && s.run.playsRedlock() && len(s.run.quorum)-len(s.run.faultLog.downNodes) < keyspace.Quorum(len(s.run.quorum)):
@@ -129,7 +129,7 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 	case found != nil && len(found.Holders) > 0:
 		name := s.holders(found)
 		if holder != "" && !sound { // the stored token does not name its client
-			name = s.redactOwner(holder)
+			name = s.privacy.owner(holder)
 		}
 		l.Put(t.text, verb).Put(t.strong, name)
 		if state := s.stateOf(holder); state == loadgen.Frozen || state == loadgen.Partitioned {
@@ -144,7 +144,7 @@ func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lo
 			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", votes, len(found.Votes)))
 		}
 	case holder != "":
-		l.Put(t.text, verb).Put(t.strong, s.redactOwner(holder))
+		l.Put(t.text, verb).Put(t.strong, s.privacy.owner(holder))
 	default:
 		l.Put(t.dim, "free")
 	}
@@ -213,7 +213,7 @@ func (s *state) votesLine(w int) []string {
 		case name == "":
 			l.Put(t.dim, g.Fit(g.Ring, 10))
 		default:
-			l.Put(t.good, g.Fit(g.Dot+" "+s.redactOwner(name), 10))
+			l.Put(t.good, g.Fit(g.Dot+" "+s.privacy.owner(name), 10))
 		}
 	}
 	return []string{l.Pad(widget.Style{}, 1).Put(t.dim, fmt.Sprintf("needs %d", keyspace.Quorum(len(s.run.quorum)))).String()}

@@ -134,7 +134,7 @@ func (s *state) keyLines(w, n int) []string {
 		key := fmt.Sprintf("%s%d", s.run.scenario.Keys.Prefix, i+1)
 		l := widget.NewLine(w).Pad(widget.Style{}, 1)
 		if s.run.scene < 0 || s.run.scenario.Keys.N > 1 { // else the lanes name it
-			l.Put(s.screen.theme.dim, s.redactKey(key)+" ")
+			l.Put(s.screen.theme.dim, s.privacy.key(key)+" ")
 		}
 		s.keyLine(l, key)
 		all = append(all, l.String())
@@ -176,7 +176,7 @@ func (s *state) loadLock(key string) *keyspace.Lock {
 // holders names the first holder of a lock with its count, and the number of other holders.
 func (s *state) holders(l *keyspace.Lock) string {
 	h := &l.Holders[0]
-	text := s.redactOwner(h.Name())
+	text := s.privacy.owner(h.Name())
 	if h.Depth > 1 {
 		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Depth))
 	}

@@ -22,12 +22,12 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 	lines := []string{s.ruleOf(w, "is it stuck?", note)}
 	of := v.ownerships()
 	for i := range of.holds {
-		name := s.redactOwner(v.Holders[i].Name())
+		name := s.privacy.owner(v.Holders[i].Name())
 		if text := v.connection(&v.Holders[i]); text != "" {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {
-			keys := mapped(held, func(l *keyspace.Lock) string { return s.redactKey(l.Key) })
+			keys := mapped(held, func(l *keyspace.Lock) string { return s.privacy.key(l.Key) })
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(keys, namesListed, len(held)), 2)...)
 		}
 	}
@@ -87,9 +87,9 @@ func (v lockView) treeLines(c *keyspace.Chain, w int) (lines []string) {
 		if b.Lock.ID() == v.ID() {
 			style = s.screen.theme.strong
 		}
-		text := strings.Repeat("  ", min(b.Depth, branchesShown)) + s.redactKey(b.Lock.Key)
+		text := strings.Repeat("  ", min(b.Depth, branchesShown)) + s.privacy.key(b.Lock.Key)
 		if b.Owner != "" {
-			text += ", which " + s.redactOwner(b.Owner) + " holds"
+			text += ", which " + s.privacy.owner(b.Owner) + " holds"
 		}
 		if b.Waiters > 0 {
 			text += ", blocks " + blocks(b.Waiters, b.Direct)
@@ -115,9 +115,9 @@ func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 	var lines []string
 	for _, path := range c.Paths[:min(len(c.Paths), ownersShown)] {
 		var waits []string
-		owner := s.redactOwner(path[0].Owner)
+		owner := s.privacy.owner(path[0].Owner)
 		for _, one := range path[:min(len(path), namesListed)] {
-			waits = append(waits, fmt.Sprintf("%s waits for %s, which %s holds", owner, s.redactKey(one.Lock.Key), s.redactOwner(one.For)))
+			waits = append(waits, fmt.Sprintf("%s waits for %s, which %s holds", owner, s.privacy.key(one.Lock.Key), s.privacy.owner(one.For)))
 			owner = "that owner"
 		}
 		style := s.screen.theme.warn
@@ -127,7 +127,7 @@ func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 		case more > 0:
 			waits = append(waits, "and so on")
 		default:
-			waits = append(waits, s.redactOwner(path[len(path)-1].For)+" is the root")
+			waits = append(waits, s.privacy.owner(path[len(path)-1].For)+" is the root")
 		}
 		lines = append(lines, s.items(w, "waits for", style, strings.Join(waits, "; "), 4)...)
 	}

@@ -65,7 +65,7 @@ func (p *locksPage) columns() []column {
 func lockColumns() []column {
 	return []column{
 		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, false, func(v lockView, _ int) widget.Cell {
-			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(v.Key)}
+			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.privacy.key(v.Key)}
 		}, func(a, b lockView) int { return keyspace.CompareNames(a.Key, b.Key) }},
 		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, false, func(v lockView, _ int) widget.Cell {
 			return v.cell(string(v.Kind))
@@ -106,7 +106,7 @@ func lockColumns() []column {
 			if n := len(v.Votes); n > 0 {
 				return v.dimCell(humanize.Plural(n, "node"))
 			}
-			return v.dimCell(v.state.redactAddr(v.Node))
+			return v.dimCell(v.state.privacy.addr(v.Node))
 		}, func(a, b lockView) int { return keyspace.CompareNames(a.Node, b.Node) }},
 	}
 }
@@ -265,11 +265,11 @@ func (v lockView) owner() string {
 	case n == 0:
 		return v.state.screen.glyphs.None
 	case n == 1:
-		return v.state.redactOwner(v.Holders[0].Name())
+		return v.state.privacy.owner(v.Holders[0].Name())
 	case v.Holders[0].Mode == keyspace.Read:
-		return fmt.Sprintf("R%s%d %s", v.state.screen.glyphs.Times, n, v.state.redactOwner(v.Holders[0].Name()))
+		return fmt.Sprintf("R%s%d %s", v.state.screen.glyphs.Times, n, v.state.privacy.owner(v.Holders[0].Name()))
 	default:
-		return fmt.Sprintf("%s +%d", v.state.redactOwner(v.Holders[0].Name()), n-1)
+		return fmt.Sprintf("%s +%d", v.state.privacy.owner(v.Holders[0].Name()), n-1)
 	}
 }
 

@@ -102,7 +102,7 @@ func (p *locksPage) inspector(s *state, h int) []string {
 	}
 	const edge = 2
 	page := p.lockPage()
-	lines := append([]string{s.ruleOf(besideWidth-edge, s.redactKey(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
+	lines := append([]string{s.ruleOf(besideWidth-edge, s.privacy.key(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
 	lines = lines[:min(h, len(lines))]
 	for i := range lines {
 		lines[i] = strings.Repeat(" ", edge) + lines[i]
@@ -121,9 +121,9 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 			return
 		}
 		v := s.viewOf(p.rows[row].lock)
-		name := s.redactKey(v.Key)
+		name := s.privacy.key(v.Key)
 		if c := p.classOf(v.Lock); c != nil {
-			name = s.redactKey(c.Name)
+			name = s.privacy.key(c.Name)
 		}
 		v.compact(l, name, row == p.row && !p.gone)
 	})
@@ -168,7 +168,7 @@ func (p *locksPage) preview(s *state, w, n int) []string {
 	page := p.lockPage()
 	v := page.lock(s)
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
-	lines := []string{s.ruleOf(w, s.redactKey(v.Key), kind)}
+	lines := []string{s.ruleOf(w, s.privacy.key(v.Key), kind)}
 	if p.gone {
 		lines = append(lines, page.ended(s, w))
 	}
@@ -208,7 +208,7 @@ func (v lockView) holders(w, most, lines int) []string {
 
 func (v lockView) holder(h *keyspace.Holder) string {
 	s := v.state
-	name := s.redactOwner(h.Name())
+	name := s.privacy.owner(h.Name())
 	depth := ""
 	if h.Depth > 1 {
 		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, h.Depth)
@@ -222,7 +222,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
-		token = s.redactOwner(h.ID)
+		token = s.privacy.owner(h.ID)
 	}
 	process, closed := v.process(h)
 	if closed {
@@ -306,7 +306,7 @@ func (v lockView) details() string {
 	case len(v.Votes) > 0:
 		at = fmt.Sprintf("%d of %s", v.HolderVotes(), humanize.Plural(len(v.Votes), "node"))
 	case v.Node != "":
-		at = s.redactAddr(v.Node) + " " + at
+		at = s.privacy.addr(v.Node) + " " + at
 	}
 	return s.sentence(v.PermitsInUse(), renewed, fence, at)
 }

@@ -245,21 +245,21 @@ func (g *ownerGroup) draw(s *state, l *widget.Line) {
 	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
 	locks := s.current().locks
 	if len(g.shares) > 0 {
-		keys := mapped(g.shares, func(i int) string { return s.redactKey(locks[i].Key) })
+		keys := mapped(g.shares, func(i int) string { return s.privacy.key(locks[i].Key) })
 		holds += ", " + listed(keys, namesListed, len(keys)) + " with others"
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
 		names := mapped(g.waits, func(i int) string {
 			if len(locks[i].Holders) == 0 {
-				return s.redactKey(locks[i].Key)
+				return s.privacy.key(locks[i].Key)
 			}
-			return s.redactKey(locks[i].Key) + ", which " + s.redactOwner(locks[i].Holders[0].Name()) + " holds"
+			return s.privacy.key(locks[i].Key) + ", which " + s.privacy.owner(locks[i].Holders[0].Name()) + " holds"
 		})
 		waits, style = "waits for "+listed(names, namesListed, len(names)), s.screen.theme.warn
 	}
 	if g.rival != "" {
-		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.screen.theme.bad
+		deadlock, style = "deadlock with "+s.privacy.owner(g.rival), s.screen.theme.bad
 		if !g.known {
 			deadlock, style = "possible "+deadlock, s.screen.theme.warn
 		}
@@ -267,6 +267,6 @@ func (g *ownerGroup) draw(s *state, l *widget.Line) {
 	if g.blocks > 0 && g.rival == "" {
 		holds = s.sentence(holds, "blocks "+humanize.Plural(g.blocks, "owner"))
 	}
-	name := s.screen.glyphs.Fit(s.redactOwner(g.name), min(room, widget.Width(s.redactOwner(g.name))))
+	name := s.screen.glyphs.Fit(s.privacy.owner(g.name), min(room, widget.Width(s.privacy.owner(g.name))))
 	l.Put(s.screen.theme.head, name).Put(style, s.screen.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))
 }

@@ -245,7 +245,7 @@ func (s *state) subjectOf(f keyspace.Finding) string {
 	if f.Lock == (keyspace.ID{}) {
 		return "server"
 	}
-	return s.redactKey(f.Lock.Key)
+	return s.privacy.key(f.Lock.Key)
 }
 
 // remedy draws the text and the remedy of the selected finding.

@@ -79,7 +79,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	}
 	layoutLine(l, s.screen.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
-		{style: s.screen.theme.strong, text: s.redactKey(p.last.Key), flex: 16},
+		{style: s.screen.theme.strong, text: s.privacy.key(p.last.Key), flex: 16},
 	}, []segment{{style: s.screen.theme.dim, text: s.keymap.named("{back} back"), priority: 2}})
 }
 
@@ -276,9 +276,9 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Pad(widget.Style{}, 2)
 	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Pad(widget.Style{}, 1)
 	if keys > 0 {
-		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Pad(widget.Style{}, 2)
+		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.privacy.key(e.Lock.Key), keys)).Pad(widget.Style{}, 2)
 	}
-	client := s.redactOwner(clientOf(e))
+	client := s.privacy.owner(clientOf(e))
 	if e.Waiter.ID != "" {
 		client = s.waiterName(&e.Lock, &e.Waiter)
 	}
@@ -297,9 +297,9 @@ func clientOf(e *keyspace.Event) string { return cmp.Or(e.Waiter.ID, e.Holder.Na
 // clients of one process wait together.
 func (s *state) waiterName(l *keyspace.Lock, w *keyspace.Waiter) string {
 	if process, _, found := strings.Cut(w.ID, "~"); found && s.ofLoad(l.Key) {
-		return "load " + s.redactOwner(process)
+		return "load " + s.privacy.owner(process)
 	}
-	return s.redactOwner(w.ID)
+	return s.privacy.owner(w.ID)
 }
 
 // ofLoad reports whether a key belongs to the load of this screen.
@@ -328,7 +328,7 @@ func (s *state) details(e *keyspace.Event) string {
 		if e.Kind == keyspace.Replaced {
 			verb = "then " // there may have been a release
 		}
-		taken = verb + s.redactOwner(next.Name())
+		taken = verb + s.privacy.owner(next.Name())
 	}
 	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl, e.MayHave())
 }
@@ -371,7 +371,7 @@ func (p *lockPage) holdStatsBlock(s *state, w int) []string {
 	lines = append(append(lines, s.durationsLine("held", held, w)...), s.durationsLine("free", free, w)...)
 	const most = 4
 	names := mapped(owners[:min(len(owners), most)], func(name string) string {
-		return fmt.Sprintf("%s %s%d", s.redactOwner(name), s.screen.glyphs.Times, holdsOf[name])
+		return fmt.Sprintf("%s %s%d", s.privacy.owner(name), s.screen.glyphs.Times, holdsOf[name])
 	})
 	return append(lines, s.item(w, "owners", s.screen.theme.text, listed(names, most, len(owners))))
 }

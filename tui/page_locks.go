@@ -258,7 +258,7 @@ func (p *locksPage) measure(s *state) {
 	p.measured, p.hidden = model.snap.At, s.privacy.on
 	for i := range locks {
 		p.deep = p.deep || locks[i].Depth() > 1
-		p.keyWidth = max(p.keyWidth, widget.Width(s.redactKey(locks[i].Key)))
+		p.keyWidth = max(p.keyWidth, widget.Width(s.privacy.key(locks[i].Key)))
 		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{locks[i], time.Time{}, s}.owner()))
 	}
 }
@@ -355,7 +355,7 @@ func (p *locksPage) mostText(s *state) string {
 	if !p.waiting.blocks {
 		when = "last minute: "
 	}
-	return fmt.Sprintf("%smost waiting for %s, because of %s (%.0f%%)", when, s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
+	return fmt.Sprintf("%smost waiting for %s, because of %s (%.0f%%)", when, s.privacy.key(p.waiting.most.Key), s.privacy.owner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
 // some returns a number with a word; "" for 0.

@@ -163,9 +163,9 @@ func (p *nodesPage) cell(s *state, n *keyspace.Node, column, w, all int) widget.
 	none, old := widget.Cell{Style: t.dim, Text: g.None}, s.playback == nil && s.refresher.stale()
 	switch {
 	case column == 0 && p.numbers[n.Addr] > 0:
-		return widget.Cell{Style: t.strong, Text: humanize.Count(p.numbers[n.Addr]) + "  " + s.redactAddr(n.Addr)}
+		return widget.Cell{Style: t.strong, Text: humanize.Count(p.numbers[n.Addr]) + "  " + s.privacy.addr(n.Addr)}
 	case column == 0:
-		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
+		return widget.Cell{Style: t.strong, Text: s.privacy.addr(n.Addr)}
 	case column == 1 && old:
 		return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
 	case column == 1 && n.Up:
@@ -201,9 +201,9 @@ func (p *nodesPage) errors(s *state, w int) []string {
 		if n.Error == "" || len(lines) == 3 {
 			continue
 		}
-		text := s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Error)
+		text := s.screen.glyphs.Cross + " " + s.privacy.addr(n.Addr) + ": " + widget.Plain(n.Error)
 		if s.privacy.on {
-			text = s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
+			text = s.screen.glyphs.Cross + " " + s.privacy.addr(n.Addr) + " does not answer"
 		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin)
 		lines = append(lines, l.Put(s.screen.theme.warn, s.screen.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
@@ -294,7 +294,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 func (p *nodesPage) redlockRow(s *state, w, names int, l *keyspace.Lock) string {
 	t, g := s.screen.theme, s.screen.glyphs
 	v := s.viewOf(l)
-	line := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Pad(widget.Style{}, 2)
+	line := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.strong, g.Fit(s.privacy.key(l.Key), names)).Pad(widget.Style{}, 2)
 	for _, vote := range l.Votes {
 		text, st := p.vote(s, vote)
 		line.Put(st, text).Pad(widget.Style{}, voteWidth-1)

@@ -235,7 +235,7 @@ func (p *timelinePage) lane(s *state, l *widget.Line, names, row int, v timeWind
 		name = s.screen.theme.strong
 	}
 	s.pointer(l, row == p.row)
-	l.Put(name, s.screen.glyphs.Fit(s.redactKey(id.Key), names)).Pad(widget.Style{}, 1)
+	l.Put(name, s.screen.glyphs.Fit(s.privacy.key(id.Key), names)).Pad(widget.Style{}, 1)
 	s.strip(l, id, v)
 }
 
@@ -264,7 +264,7 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	if len(p.keys) == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
+	lines := []string{s.ruleOf(w, s.privacy.key(p.chosen.Key), "who held it")}
 	lines = append(lines, p.ownersLegend(s, w, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
 	return append(lines, s.signs(w, sign{t.owners[0].fill, g.Across[8], "held"}, sign{t.text, g.Shared, "shared"}, sign{t.warn, g.Contended, "waited for"},
@@ -285,7 +285,7 @@ func (p *timelinePage) ownersLegend(s *state, w int, v timeWindow) []string {
 		}
 		seen[h.owner] = true
 		letter, look := s.screen.theme.ofOwner(h.letter)
-		name := s.redactOwner(h.Holder.Name())
+		name := s.privacy.owner(h.Holder.Name())
 		if len(name) > 20 {
 			name = s.screen.glyphs.Fit(name, 20)
 		}

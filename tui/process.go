@@ -133,15 +133,15 @@ func (v lockView) process(h *keyspace.Holder) (text string, closed bool) {
 	case len(m.clients) == 0 && m.closed.ID != 0:
 		return "closed " + s.atLeast(true, humanize.Duration(s.now.Sub(m.closed.By))) + " ago", true
 	case len(m.clients) == 0 || m.hint:
-		return s.redactAddr(h.Addr), false
+		return s.privacy.addr(h.Addr), false
 	case len(m.clients) > 1:
 		return fmt.Sprintf("%d connections", len(m.clients)), false
 	}
 	c := m.clients[0]
 	if c.Name != "" && c.Name != h.Label && c.Name != h.ID {
-		text = s.redactOwner(c.Name) + " "
+		text = s.privacy.owner(c.Name) + " "
 	}
-	return text + s.redactAddr(c.Addr), false
+	return text + s.privacy.addr(c.Addr), false
 }
 
 // processCell draws the connection of the first holder.

@@ -101,7 +101,7 @@ func (k *RawEntry) draw(s *state, w int) []string {
 	if !e.Expires.IsZero() {
 		ttl = "TTL " + humanize.Left(e.Expires.Sub(s.clock()))
 	}
-	lines := s.wrapAnywhere(w, margin, s.screen.theme.strong, s.sentence(widget.Plain(e.Key), widget.Plain(e.Type), ttl, s.redactAddr(k.Node)))
+	lines := s.wrapAnywhere(w, margin, s.screen.theme.strong, s.sentence(widget.Plain(e.Key), widget.Plain(e.Type), ttl, s.privacy.addr(k.Node)))
 	if e.Type == "string" {
 		lines = append(lines, s.wrapAnywhere(w, margin+2, s.screen.theme.text, truncate(e.Value))...)
 		return append(lines, s.moreLine(w, e.Len-int64(min(len(e.Value), storedBytes)), "byte")...)

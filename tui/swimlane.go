@@ -113,7 +113,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	}
 	behind, contended := s.run.bands(n, v, t.band), n.contended(v)
 	for _, one := range all {
-		name := s.redactOwner(one.client)
+		name := s.privacy.owner(one.client)
 		if name == "" {
 			name = "waiters"
 		}
@@ -136,5 +136,5 @@ func blockedSentence(s *state, c *contention.Class) string {
 	if c.Worst == "" {
 		return text
 	}
-	return fmt.Sprintf("%s; %.0f%% due to %s", text, 100*c.WorstShare, s.redactOwner(c.Worst))
+	return fmt.Sprintf("%s; %.0f%% due to %s", text, 100*c.WorstShare, s.privacy.owner(c.Worst))
 }
