@@ -58,7 +58,7 @@ func (c *timeline) mark(e *loadgen.Event, lock loadgen.Lock) {
 }
 
 // lanesBlock draws the past of the first key in at most h lines, one for each client, and what the client does now.
-func (s *state) lanesBlock(w, h int) []string {
+func (p *loadPage) lanesBlock(s *state, w, h int) []string {
 	const names, words = 10, 17
 	t, g, key := s.screen.theme, s.screen.glyphs, s.run.scenario.Keys.Prefix+"1"
 	began, now := cmp.Or(s.run.metrics.Began, s.now), s.now
@@ -77,16 +77,16 @@ func (s *state) lanesBlock(w, h int) []string {
 	rows, _ := n.swimlanes(past, max(1, h-2))
 	slices.SortFunc(rows, func(a, b *swimlane) int { return keyspace.CompareNames(a.client, b.client) })
 	for _, one := range rows {
-		st, word := s.doing(n, one)
+		st, word := p.doing(s, n, one)
 		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.text, g.Fit(s.privacy.owner(one.client), names)).Put(st, g.Fit(word, words))
-		g.Strip(l, widget.Style{}, v.w, append(one.draw(t, g, past, nil), s.markSpans(n, one, v, now)...))
+		g.Strip(l, widget.Style{}, v.w, append(one.draw(t, g, past, nil), p.markSpans(s, n, one, v, now)...))
 		all = append(all, l.String())
 	}
-	return append(all, s.lanesAxis(w, w-v.w-1, v, now))
+	return append(all, p.lanesAxis(s, w, w-v.w-1, v, now))
 }
 
 // doing says what a client does with the first key.
-func (s *state) doing(n *lane, one *swimlane) (widget.Style, string) {
+func (p *loadPage) doing(s *state, n *lane, one *swimlane) (widget.Style, string) {
 	state := s.stateOf(one.client)
 	glyph, st := s.look(state)
 	word := state.String()
@@ -113,7 +113,7 @@ func (s *state) doing(n *lane, one *swimlane) (widget.Style, string) {
 }
 
 // markSpans draws what happened during the holds of a client, and until when its leases last.
-func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (spans []widget.Span) {
+func (p *loadPage) markSpans(s *state, n *lane, one *swimlane, v timeWindow, now time.Time) (spans []widget.Span) {
 	t, g := s.screen.theme, s.screen.glyphs
 	label := func(at time.Time, text string, st widget.Style) {
 		x := math.Floor(v.cell(at)) - 1
@@ -157,7 +157,7 @@ func (s *state) markSpans(n *lane, one *swimlane, v timeWindow, now time.Time) (
 }
 
 // lanesAxis draws the seconds since the begin of the run below the lanes, and the faults where they began.
-func (s *state) lanesAxis(w, edge int, v timeWindow, now time.Time) string {
+func (p *loadPage) lanesAxis(s *state, w, edge int, v timeWindow, now time.Time) string {
 	var all []word
 	if s.run.metrics.Running {
 		all = append(all, word{int(v.cell(now)), s.screen.glyphs.Up + "now", s.screen.theme.strong})

@@ -37,20 +37,20 @@ func (p *loadPage) folded(s *state) bool {
 // sceneView draws a scene in h lines: what it shows, the figure to look for, who has the lock, the past of each
 // client, what happened, and the verdict. Lanes and sentences take the lines that the others leave.
 func (p *loadPage) sceneView(s *state, w, h int) []string {
-	all := append(s.captionBlock(w, 3), s.keyLines(w, max(1, h/16))...)
-	all = append(all, s.votesLine(w)...)
-	below := s.comparedBlock(w)
-	figures, errors := s.figureLines(w), 1
+	all := append(p.captionBlock(s, w, 3), p.keyLines(s, w, max(1, h/16))...)
+	all = append(all, p.votesLine(s, w)...)
+	below := p.comparedBlock(s, w)
+	figures, errors := p.figureLines(s, w), 1
 	if h < roomForAgents {
 		figures, errors = figures[:min(len(figures), max(0, 1-len(below)))], 0
 	}
-	below = append(append(below, figures...), s.errorLines(w, errors)...)
-	below = append(append(below, s.settingsLine(w)), s.verdictBlock(w)...)
+	below = append(append(below, figures...), p.errorLines(s, w, errors)...)
+	below = append(append(below, p.settingsLine(s, w)), p.verdictBlock(s, w)...)
 	middle := h - len(all) - len(below)
 	if s.run.scenario.Clients > lanesUpTo {
 		all = append(all, p.rightColumn(s, w, middle-min(len(s.run.faultLog.lines)+1, middle/2))...)
 	} else {
-		all = append(all, s.lanesBlock(w, min(s.run.scenario.Clients+2, middle-4))...)
+		all = append(all, p.lanesBlock(s, w, min(s.run.scenario.Clients+2, middle-4))...)
 	}
 	all = append(all, s.faultLogBlock(w, h-len(all)-len(below))...)
 	return append(filled(all, w, h-len(below)), below...)
@@ -60,7 +60,7 @@ func (p *loadPage) sceneView(s *state, w, h int) []string {
 const lanesUpTo = 20
 
 // lookFor draws what to look for. Each figure in it has its value.
-func (s *state) lookFor(w int) string {
+func (p *loadPage) lookFor(s *state, w int) string {
 	t, figures := s.screen.theme, s.run.metrics.Figures()
 	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.key, "look for: ")
 	for words, figure := range loadgen.InText(widget.Plain(s.run.scenario.Watch)) {
@@ -72,7 +72,7 @@ func (s *state) lookFor(w int) string {
 }
 
 // settingsLine draws the settings of a scene in one line.
-func (s *state) settingsLine(w int) string {
+func (p *loadPage) settingsLine(s *state, w int) string {
 	t, n := s.screen.theme, s.run.scenario
 	words := []string{string(n.Lock.Kind), humanize.Plural(n.Clients, "client"), humanize.Plural(n.Keys.N, "key"), "lease " + humanize.Setting(n.Lock.TTL), "hold " + dist(n.Hold), "think " + dist(n.Think)}
 	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "settings ")
@@ -192,7 +192,7 @@ func (s *state) stateOf(client string) loadgen.ClientState {
 }
 
 // votesLine draws the servers of a Redlock and their votes for its first key.
-func (s *state) votesLine(w int) []string {
+func (p *loadPage) votesLine(s *state, w int) []string {
 	if !s.run.scenario.Lock.Kind.Quorum() || len(s.run.quorum) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 const busyOver = 10 * time.Second
 
 // captionBlock draws the name of the run, its caption in at most a number of lines, and what to look for.
-func (s *state) captionBlock(w, most int) []string {
+func (p *loadPage) captionBlock(s *state, w, most int) []string {
 	note := ""
 	if s.run.scene >= 0 {
 		note = fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes))
@@ -26,13 +26,13 @@ func (s *state) captionBlock(w, most int) []string {
 	all := []string{s.ruleOf(w, cmp.Or(widget.Plain(s.run.scenario.Name), "scenario"), note)}
 	all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(s.run.scenario.Caption), most)...)
 	if s.run.scenario.Watch != "" {
-		all = append(all, s.lookFor(w))
+		all = append(all, p.lookFor(s, w))
 	}
 	return all
 }
 
 // errorLines draws the last error in at most a number of lines, and why the clients did not start.
-func (s *state) errorLines(w, most int) (all []string) {
+func (p *loadPage) errorLines(s *state, w, most int) (all []string) {
 	if s.run.metrics.LastErr != "" {
 		all = s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), most)
 	}
@@ -47,16 +47,16 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	if agents > 0 && body < roomForAgents {
 		lines = 0
 	}
-	all := append(s.captionBlock(w, lines), s.figureLines(w)...)
-	all = append(all, s.comparedBlock(w)...)
+	all := append(p.captionBlock(s, w, lines), p.figureLines(s, w)...)
+	all = append(all, p.comparedBlock(s, w)...)
 	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
 	if agents == 0 || body >= roomForAgents {
-		all = append(all, s.keyLines(w, max(1, body/16))...)
+		all = append(all, p.keyLines(s, w, max(1, body/16))...)
 	}
 	if w < roomForOutcomes {
-		all = append(all, s.outcomesLine(w))
+		all = append(all, p.outcomesLine(s, w))
 	}
-	return append(append(all, s.errorLines(w, 2)...), s.verdictBlock(w)...)
+	return append(append(all, p.errorLines(s, w, 2)...), p.verdictBlock(s, w)...)
 }
 
 // roomForOutcomes is the width in cells from which the outcomes have their own column. roomForAgents is the body
@@ -67,7 +67,7 @@ const (
 )
 
 // figureLines draws the metrics with expectations.
-func (s *state) figureLines(w int) []string {
+func (p *loadPage) figureLines(s *state, w int) []string {
 	var all []string
 	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for _, f := range s.expectations() {
@@ -106,7 +106,7 @@ func (s *state) expectations() []segment {
 }
 
 // comparedBlock compares the run with the runs beside it, one per line.
-func (s *state) comparedBlock(w int) []string {
+func (p *loadPage) comparedBlock(s *state, w int) []string {
 	if len(s.run.compared) == 0 {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *state) comparedBlock(w int) []string {
 }
 
 // keyLines draws the first n keys of the load: holder, count, TTL and waiters.
-func (s *state) keyLines(w, n int) []string {
+func (p *loadPage) keyLines(s *state, w, n int) []string {
 	var all []string
 	for i := range min(n, s.run.scenario.Keys.N) {
 		key := fmt.Sprintf("%s%d", s.run.scenario.Keys.Prefix, i+1)
@@ -187,7 +187,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 }
 
 // outcomesLine draws the outcomes in one line.
-func (s *state) outcomesLine(w int) string {
+func (p *loadPage) outcomesLine(s *state, w int) string {
 	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for i, f := range s.outcomes() {
 		text := f.name + " " + f.value
@@ -233,7 +233,7 @@ func (s *state) verdict() (widget.Style, string) {
 
 // verdictBlock draws the verdict and its explanation. An overlap fills three lines. A low
 // window has one line.
-func (s *state) verdictBlock(w int) []string {
+func (p *loadPage) verdictBlock(s *state, w int) []string {
 	st, words := s.verdict()
 	line := func(st widget.Style, text string) string {
 		return widget.NewLine(w).Put(st, s.screen.glyphs.FitEnd(text, w)).String()

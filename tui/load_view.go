@@ -63,7 +63,7 @@ func (p *loadPage) middleBlock(s *state, w, h int) []string {
 	}
 	rightSide := p.rightColumn(s, w-narrow-s.outcomesWidth(w), h)
 	if v := s.outcomesWidth(w); v > 0 {
-		block := s.outcomesBlock(v - 2)
+		block := p.outcomesBlock(s, v-2)
 		for i := range block {
 			block[i] += "  "
 		}
@@ -84,11 +84,11 @@ func (s *screen) outcomesWidth(w int) int {
 func (p *loadPage) rightColumn(s *state, w, h int) []string {
 	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.run.metrics.Clients.States), w-2)))
 	spare := max(0, h-len(grid))
-	wait := s.waitBlock(w, spare*2/5)
+	wait := p.waitBlock(s, w, spare*2/5)
 	if spare-len(wait) < 4 {
 		wait = nil
 	}
-	all := s.chartBlock(w, spare-len(wait))
+	all := p.chartBlock(s, w, spare-len(wait))
 	all = append(all, wait...)
 	return append(all, grid...)
 }
@@ -191,7 +191,7 @@ func (s *state) outcomes() []outcome {
 }
 
 // outcomesBlock draws one outcome per line.
-func (s *state) outcomesBlock(w int) []string {
+func (p *loadPage) outcomesBlock(s *state, w int) []string {
 	all := []string{s.ruleOf(w, "outcomes", "")}
 	for _, f := range s.outcomes() {
 		all = append(all, s.metricLine(w, f.name, f.style, f.value))
@@ -211,8 +211,8 @@ func (s *screen) ifAny(n int64, st widget.Style) widget.Style {
 const axis = 8
 
 // chartBlock draws the throughput per second in h lines.
-func (s *state) chartBlock(w, h int) []string {
-	each := s.columnsPerSecond(w)
+func (p *loadPage) chartBlock(s *state, w, h int) []string {
+	each := p.columnsPerSecond(s, w)
 	var values []float64
 	for _, second := range fullSeconds(s.run.metrics) {
 		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
@@ -228,7 +228,7 @@ func (s *state) chartBlock(w, h int) []string {
 
 // columnsPerSecond returns the number of chart columns per second. It is more than 1 if the whole of a
 // short run then fits.
-func (s *state) columnsPerSecond(w int) int {
+func (p *loadPage) columnsPerSecond(s *state, w int) int {
 	planned := int(s.run.scenario.Duration / time.Second)
 	if planned == 0 {
 		return 1
@@ -267,7 +267,7 @@ func axisLabel(v float64) string {
 }
 
 // waitBlock draws the percentiles of the wait times, and p99 per second if h is at least 4.
-func (s *state) waitBlock(w, h int) []string {
+func (p *loadPage) waitBlock(s *state, w, h int) []string {
 	t, m := s.screen.theme, s.run.metrics
 	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for _, f := range []struct {
@@ -283,7 +283,7 @@ func (s *state) waitBlock(w, h int) []string {
 	}
 	var values []float64
 	for _, second := range fullSeconds(m) {
-		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, s.columnsPerSecond(w))...)
+		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, p.columnsPerSecond(s, w))...)
 	}
 	ms := func(v float64) string { return humanize.Setting(time.Duration(v * float64(time.Millisecond))) }
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
@@ -309,7 +309,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	if p.client > 0 && p.client <= len(s.run.metrics.Clients.States) {
 		note = fmt.Sprintf("client-%d is %s", p.client, s.run.metrics.Clients.States[p.client-1])
 	}
-	all := []string{s.ruleOf(w+2, "clients", note), s.legend(w + 2)}
+	all := []string{s.ruleOf(w+2, "clients", note), p.legend(s, w+2)}
 	for at := 0; at < len(cells); {
 		n := min(len(cells)-at, w/size)
 		l := widget.NewLine(w+2).Pad(widget.Style{}, 1)
@@ -326,7 +326,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 }
 
 // legend explains the cells and counts the clients in each state.
-func (s *state) legend(w int) string {
+func (p *loadPage) legend(s *state, w int) string {
 	counts := map[loadgen.ClientState]int{}
 	for _, c := range s.run.metrics.Clients.States {
 		counts[c]++
@@ -353,6 +353,6 @@ func (p *loadPage) compactView(s *state, w int) []string {
 		widget.NewLine(w).Put(st, words).String(),
 		s.metricLine(w, "wait p50", t.text, humanize.Duration(m.Latency.Wait.P50)),
 		s.metricLine(w, "wait p99", t.text, humanize.Duration(m.Latency.Wait.P99)),
-		s.legend(w),
+		p.legend(s, w),
 	}
 }
