@@ -99,7 +99,12 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	line := p.newProgressLine()
 	defer line.clear()
 	line.show("reading the locks")
-	if err := c.settle(ctx); err != nil {
+	var err error
+	c.last, err = observed(ctx, c.source, contentionPause) // until the server reports changes
+	if c.last.Events = nil; err != nil && ctx.Err() == nil { // they are over
+		err = scanFailed(fmt.Errorf("watch %s: %w", c.target.Title, err))
+	}
+	if err != nil {
 		return err
 	}
 	p.notes.problems(c.last)
@@ -142,16 +147,6 @@ type contentionRun struct {
 	options contentionOptions
 	source  tui.Source
 	orders  *order.Graph
-}
-
-// settle reads all locks, and waits until the server reports their changes.
-func (c *contentionRun) settle(ctx context.Context) (err error) {
-	c.last, err = observed(ctx, c.source, contentionPause)
-	c.last.Events = nil // they are over
-	if err != nil && ctx.Err() == nil {
-		err = scanFailed(fmt.Errorf("watch %s: %w", c.target.Title, err))
-	}
-	return err
 }
 
 const (

@@ -23,9 +23,6 @@ type Review struct {
 	notable map[*Lock]bool // those with a finding or a waiter
 }
 
-// NewReview returns the review of a snapshot.
-func NewReview(s Snapshot) *Review { return new(Review).Next(s, true) }
-
 // Next returns the review of the next snapshot. Unless all is set, it checks only the locks that
 // have changed or had a finding or a waiter: to check 200,000 locks takes 200 ms. A finding
 // that needs only time to pass, such as overdue, appears with the next check of all.

@@ -38,7 +38,7 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 		return all
 	}
 	now, locks := at(0), make(map[int]*keyspace.Lock)
-	review := keyspace.NewReview(keyspace.Snapshot{At: now})
+	review := new(keyspace.Review).Next(keyspace.Snapshot{At: now}, true)
 	deadlocks, changed, steps := 0, 0, testtier.Size(600, 3000, 3000)
 	for step := range steps {
 		for range random.IntN(3) {
@@ -55,7 +55,7 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 		s := keyspace.Snapshot{At: now, Locks: sorted(locks)}
 		was := review.Order(review.Findings)
 		review = review.Next(s, all)
-		want := keyspace.NewReview(s)
+		want := new(keyspace.Review).Next(s, true)
 		check.Require(t, reflect.DeepEqual(review.Findings, keyspace.Findings(s)) && reflect.DeepEqual(review.Deadlocks, keyspace.Deadlocks(s)),
 			"step %d: it finds\n%+v, want\n%+v", step, review.Findings, want.Findings)
 		check.Require(t, review.Waiters == want.Waiters && review.AtLeast == want.AtLeast && (!all || review.CheckedAt.Equal(now)),
