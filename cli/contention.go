@@ -100,7 +100,7 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	defer line.clear()
 	line.show("reading the locks")
 	var err error
-	c.last, err = observed(ctx, c.source, contentionPause) // until the server reports changes
+	c.last, err = observed(ctx, c.source, contentionPause)   // until the server reports changes
 	if c.last.Events = nil; err != nil && ctx.Err() == nil { // they are over
 		err = scanFailed(fmt.Errorf("watch %s: %w", c.target.Title, err))
 	}
@@ -160,8 +160,16 @@ const (
 // watch takes what the servers do until the time is over, or ctx ends.
 func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line progressLine) {
 	end := time.Now().Add(duration)
-	shown := time.Time{}
+	shown, search := time.Time{}, time.Now().Add(monitorSettled)
 	for ctx.Err() == nil && time.Now().Before(end) && c.err == nil {
+		if c.options.monitor && time.Now().After(search) {
+			search = time.Now().Add(time.Second)
+			if found := c.ledger.Deadlocks(); len(found) > 0 { // it may end before the report
+				search = end
+				line.clear()
+				c.notes.note("%s", found[0].Text(c.last.At))
+			}
+		}
 		if now := time.Now(); line.live && now.Sub(shown) > time.Second {
 			line.show(fmt.Sprintf("watching the locks for %s", humanize.Left(end.Sub(now))))
 			shown = now

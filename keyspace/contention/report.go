@@ -126,7 +126,7 @@ func (g *Ledger) Report() Report {
 		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Held, a.Held), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(r.Blames, func(a, b Blame) int { return cmp.Compare(b.Total, a.Total) })
-	for _, d := range keyspace.Deadlocks(g.Waiters(g.before, nil).AddTo(g.before)) {
+	for _, d := range g.Deadlocks() {
 		for i := range d.Waits {
 			d.Waits[i].Owner, d.Waits[i].For = cmp.Or(called[d.Waits[i].Owner], d.Waits[i].Owner), cmp.Or(called[d.Waits[i].For], d.Waits[i].For)
 		}

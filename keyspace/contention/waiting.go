@@ -77,6 +77,11 @@ func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 	return found
 }
 
+// Deadlocks returns those of the last snapshot, also of clients that MONITOR shows to wait.
+func (g *Ledger) Deadlocks() []keyspace.Deadlock {
+	return keyspace.Deadlocks(g.Waiters(g.before, nil).AddTo(g.before))
+}
+
 // AddTo returns a snapshot with the waiters of its held locks that store none.
 func (w Waiters) AddTo(s keyspace.Snapshot) keyspace.Snapshot {
 	if len(w) == 0 {
