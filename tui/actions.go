@@ -180,7 +180,7 @@ func (s *state) describe(locks []keyspace.Lock) string {
 // confirm returns the question before an action, above the locks of now. On a production server, the
 // user must type the lock's key first.
 func (a *app) confirm(d pendingAction) dialog {
-	a.unpause()
+	a.paused = nil
 	a.page().arrange(&a.state)
 	q := &confirmDialog{app: a, pending: d}
 	if !a.config.Production {

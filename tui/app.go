@@ -164,7 +164,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 		a.notice = notice{}
 	}
 	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored(), a.listClients()}
-	if a.refresher.due(a.now) {
+	if !a.refresher.busy && !a.now.Before(a.refresher.next) {
 		a.refresher.begin(a.now)
 		before := a.live
 		if a.seekSeen != a.seekCount {
@@ -411,7 +411,7 @@ func (a *app) onTimeKey(act action) {
 	case forward:
 		a.rewind(rewindStep)
 	case live:
-		a.unpause()
+		a.paused = nil
 	}
 }
 
@@ -422,7 +422,7 @@ func (a *app) goBack() tea.Cmd {
 	case a.place() == onLock, a.place() == onLoad && a.run.load == nil:
 		a.leavePage("")
 	case a.paused != nil:
-		a.unpause()
+		a.paused = nil
 		a.page().arrange(&a.state)
 	default:
 		return a.page().act(&a.state, back)

@@ -48,7 +48,13 @@ func (p *viewModel) searchOwnerships(l *keyspace.Lock, before *ownerships) *owne
 			o.holds = append(o.holds, before.holds[i])
 			continue
 		}
-		o.holds = append(o.holds, otherLocks(p.locks, l, name))
+		var held []*keyspace.Lock // none for libraries that make a new token for each hold
+		for _, other := range p.locks {
+			if (other.Key != l.Key || other.ID() != l.ID()) && isHeldBy(other, name) {
+				held = append(held, other)
+			}
+		}
+		o.holds = append(o.holds, held)
 	}
 	return o
 }
@@ -63,17 +69,6 @@ func (p *viewModel) keeps(held []*keyspace.Lock, name string) bool {
 	}
 	return !slices.ContainsFunc(p.change.Gone, has) &&
 		!slices.ContainsFunc(p.change.Locks, func(l *keyspace.Lock) bool { return isHeldBy(l, name) || has(l.ID()) })
-}
-
-// otherLocks returns the locks besides l that an owner holds. It finds none for libraries
-// that make a new token for each hold.
-func otherLocks(locks []*keyspace.Lock, l *keyspace.Lock, name string) (held []*keyspace.Lock) {
-	for _, other := range locks {
-		if (other.Key != l.Key || other.ID() != l.ID()) && isHeldBy(other, name) {
-			held = append(held, other)
-		}
-	}
-	return held
 }
 
 // isHeldBy reports whether an owner is a holder of a lock.

@@ -53,14 +53,19 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// open unfolds the selected kind, or opens the lock of the selected finding.
+// open folds or unfolds the selected kind, or opens the lock of the selected finding.
 func (p *findingsPage) open(s *state) {
 	l, ok := p.subject(s)
 	switch {
 	case ok:
 		s.next = openLockMsg{l}
 	case len(p.rows) > 0 && p.rows[p.row].many > 0:
-		p.unfold(s, p.rows[p.row].ID)
+		if p.opened == nil {
+			p.opened = map[string]bool{}
+		}
+		p.opened[p.rows[p.row].ID] = !p.opened[p.rows[p.row].ID]
+		p.moved = true
+		p.arrange(s)
 	case len(p.rows) > 0 && p.rows[p.row].Lock == (keyspace.ID{}):
 		s.reject(s.keymap.named("this is about a server; {nodes} shows them"))
 	default:
@@ -134,16 +139,6 @@ func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
 	}
 }
 
-// unfold toggles between one row for a kind and one row per finding.
-func (p *findingsPage) unfold(s *state, kind string) {
-	if p.opened == nil {
-		p.opened = map[string]bool{}
-	}
-	p.opened[kind] = !p.opened[kind]
-	p.moved = true
-	p.arrange(s)
-}
-
 func (f findingRow) key() findingID {
 	if f.many > 0 {
 		return findingID{id: "all " + f.ID}
@@ -178,8 +173,12 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
+		text := humanize.Count(counts[v]) + " " + v.String()
+		if v == keyspace.Warning {
+			text = humanize.Plural(counts[v], v.String())
+		}
 		if glyph, st := s.look(v); counts[v] > 0 {
-			parts = append(parts, segment{style: st, text: glyph + " " + severities(counts[v], v), priority: 2})
+			parts = append(parts, segment{style: st, text: glyph + " " + text, priority: 2})
 		}
 		if v == keyspace.Info {
 			break
@@ -254,14 +253,6 @@ func (p *findingsPage) remedy(s *state, w int) []string {
 	_, st := s.look(f.Severity)
 	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
 	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, s.keymap.remedy(f.Finding)), remedyLines-len(lines))...)
-}
-
-// severities formats a count with its severity: 1 critical, 500 warnings.
-func severities(n int, v keyspace.Severity) string {
-	if v == keyspace.Warning {
-		return humanize.Plural(n, v.String())
-	}
-	return humanize.Count(n) + " " + v.String()
 }
 
 // snoozeFor is the default duration of a snooze.

@@ -150,8 +150,8 @@ func (p *locksPage) click(s *state, x, line int) (again bool) {
 	if s.frame().compact {
 		line++ // there are no titles
 	}
-	if line == 0 {
-		p.clickTitle(s, x)
+	if column := p.layout(s, p.tableWidth(s)).At(x - margin); line == 0 && column >= 0 && p.columns()[column].less != nil {
+		p.sortBy(s, column)
 	}
 	was := p.gone
 	return p.list.click(s, x, line) && !was

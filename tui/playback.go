@@ -21,16 +21,13 @@ type pausedView struct {
 func (s *state) pause() {
 	switch {
 	case s.paused != nil:
-		s.unpause()
+		s.paused = nil
 	case s.live == nil:
 		s.reject("nothing to pause yet")
 	default:
 		s.paused = &pausedView{model: s.live, clock: s.clock(), since: s.now, events: s.log.total}
 	}
 }
-
-// unpause returns to the newest view model.
-func (s *state) unpause() { s.paused = nil }
 
 // rewind moves the paused view by a duration within the history. It pauses a live view first.
 func (s *state) rewind(by time.Duration) {
@@ -55,7 +52,7 @@ func (s *state) rewindTo(at time.Time) {
 		s.reject("there is no past yet")
 		return
 	case !at.Before(newest):
-		s.unpause()
+		s.paused = nil
 		s.notify("this is now")
 		return
 	case at.Before(oldest):

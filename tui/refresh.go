@@ -34,9 +34,6 @@ type refresher struct {
 	refused  bool          // that error is a reply of the server
 }
 
-// due reports whether it is time for the next request.
-func (k *refresher) due(now time.Time) bool { return !k.busy && !now.Before(k.next) }
-
 func (k *refresher) begin(now time.Time) {
 	k.busy, k.asked, k.next = true, now, now.Add(k.every)
 }

@@ -40,10 +40,3 @@ func (p *locksPage) sortBy(s *state, column int) {
 	p.sort = column
 	p.arrange(s)
 }
-
-// clickTitle sorts by the column at cell x, or reverses its order.
-func (p *locksPage) clickTitle(s *state, x int) {
-	if column := p.layout(s, p.tableWidth(s)).At(x - margin); column >= 0 && p.columns()[column].less != nil {
-		p.sortBy(s, column)
-	}
-}
