@@ -341,6 +341,8 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 		d.press("/").enter("fenced").press("enter", "enter").want("fence 7").wantNot("one idle time").press("esc", "esc")
 		v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
 		d.press("/").enter("quiet").wait(2*tickInterval).press("enter", "enter").want("not recorded by this lock type, and not seen: the server records no idle", "allkeys-lfu")
+		v.locks[0].Waiters = []keyspace.Waiter{{ID: "p", Polls: true}, {ID: "q", Polls: true}} // MONITOR has shown them
+		d.press("esc", "esc").wait(2*tickInterval).wantLine(" a quiet ", " ≥2 ")
 	})
 }
 

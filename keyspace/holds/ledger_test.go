@@ -364,6 +364,14 @@ func TestTheWaitingOfASpanIsSummed(t *testing.T) {
 	p := b.Of(id, nil, at(9))
 	check.Equal(t, p.Waiting(at(0), at(9)), holds.Waiting{Total: 10 * time.Second, Any: 6 * time.Second, Most: 2, Last: at(7)})
 	check.Equal(t, p.Waiting(at(3), at(5)), holds.Waiting{Total: 4 * time.Second, Any: 2 * time.Second, Most: 2, Last: at(5)})
+	polls := waits(read(by("z")), "w") // MONITOR has shown it
+	polls.Waiters[0].Polls = true
+	b.state(10, polls)
+	p = b.Of(id, nil, at(12))
+	check.Equal(t, p.Waiting(at(9), at(12)).Total, 2*time.Second, "the wait of a client that polls")
+	for w := range p.Waits {
+		check.Equal(t, w.Source, map[bool]holds.Source{true: holds.Seen, false: w.Source}[w.Waiter == "w"], "how the wait of %q is known", w.Waiter)
+	}
 }
 
 // A ledger that takes the parts of another one knows what ended, and who waits.
