@@ -24,14 +24,13 @@ import (
 
 // loadOptions holds the settings of load that are not part of the scenario.
 type loadOptions struct {
-	scenarioFlags []scenarioFlag
-	thresholds    []string
-	exec          string
-	versus        string
-	baselines     []string
-	baseline      *report.Baseline // nil = none
-	asClient      string
-	set           *pflag.FlagSet // tells which scenario flags are set
+	thresholds []string
+	exec       string
+	versus     string
+	baselines  []string
+	baseline   *report.Baseline // nil = none
+	asClient   string
+	set        *pflag.FlagSet // tells which scenario flags are set
 
 	redlock []string
 	demo    bool
@@ -46,40 +45,6 @@ type loadOptions struct {
 	joining time.Duration
 }
 
-// scenarioFlag is a flag for a key of a scenario file.
-type scenarioFlag struct {
-	flag, key, usage string
-	value            string
-}
-
-// scenarioFlags returns the flags that change a scenario.
-func scenarioFlags() []scenarioFlag {
-	return []scenarioFlag{
-		{flag: "clients", key: "clients", usage: "`number` of clients (default 20)"},
-		{flag: "rate", key: "rate", usage: "arrivals per second, like `500/s`, independent of the number of free clients"},
-		{flag: "arrivals", key: "arrivals", usage: "`distribution` of the arrivals: even or poisson (default even)"},
-		{flag: "warmup", key: "warmup", usage: "`time` at the start that is not measured"},
-		{flag: "duration", key: "duration", usage: "`time` to run; 0 = until interrupted (default 30s)"},
-		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + strings.Join(kindNames(), ", ")},
-		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},
-		{flag: "renew", key: "lock.renew", usage: "`renewal` of the leases: on, off or {every: ttl/3, max: 4} (default on)"},
-		{flag: "wait", key: "lock.wait", usage: "`way` to wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
-		{flag: "permits", key: "lock.permits", usage: "`number` of clients that may hold a semaphore at the same time (default 2)"},
-		{flag: "keys-per-hold", key: "lock.keys-per-hold", usage: "`number` of keys that a client locks together, for the kinds all and nested (default 2)"},
-		{flag: "fence", key: "lock.fence", usage: "`true`: use fencing tokens, and refuse stale writes"},
-		{flag: "keys", key: "keys", usage: "`number` of keys (default 3)"},
-		{flag: "pick", key: "keys.pick", usage: "`distribution` of the clients over the keys: uniform, one, zipf or hotspot (default uniform)"},
-		{flag: "prefix", key: "keys.prefix", usage: "`prefix` of every key (default load:{random}:)"},
-		{flag: "hold", key: "hold", usage: "`time` for which a lock is held: 20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5% (default exp:20ms)"},
-		{flag: "think", key: "think", usage: "`time` between a release and the next acquire, in the same form (default exp:50ms)"},
-		{flag: "reads", key: "reads", usage: "`share` of readers, like 80%"},
-		{flag: "depth", key: "depth", usage: "`number` of entries of a reentrant lock"},
-		{flag: "patience", key: "patience", usage: "`time` after which a client gives up waiting (default never)"},
-		{flag: "conns", key: "conns", usage: "`number` of connections; clients with the same connection wait in one local queue, like goroutines of one process (default one per client, at most 100)"},
-		{flag: "seed", key: "seed", usage: "`number` from which all random choices derive"},
-	}
-}
-
 func kindNames() []string {
 	return render.Each(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) })
 }
@@ -89,10 +54,11 @@ const defaultDuration = 30 * time.Second
 
 func (o *loadOptions) flags() []*pflag.FlagSet {
 	load := flagSection("Load")
-	o.scenarioFlags = scenarioFlags()
-	for i := range o.scenarioFlags {
-		k := &o.scenarioFlags[i]
-		load.StringVar(&k.value, k.flag, "", k.usage)
+	words := strings.NewReplacer("<", "`", ">", "`", "{kinds}", strings.Join(kindNames(), ", "))
+	for _, x := range loadgen.Settings() {
+		if x.Flag != "" {
+			load.String(x.Flag, "", words.Replace(x.Usage))
+		}
 	}
 	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms' or 'wait.p99 < 110% of baseline'; may be repeated")
 	load.StringArrayVar(&o.baselines, "baseline", nil, "`file` with an earlier report, of --json, to compare with; may be repeated: from three on, the noise is known")
@@ -222,13 +188,16 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 
 // changed returns a scenario with the changes of the flags. It need not be valid.
 func (o *loadOptions) changed(s loadgen.Scenario) (loadgen.Scenario, error) {
-	for _, k := range o.scenarioFlags {
-		if !o.set.Changed(k.flag) {
+	for _, x := range loadgen.Settings() {
+		if !o.set.Changed(x.Flag) {
 			continue
 		}
-		if err := s.Set(k.key, k.value); err != nil {
-			return s, usageErrorf("", "--%s: %v", k.flag, err)
+		if err := s.Set(x.Key, o.set.Lookup(x.Flag).Value.String()); err != nil {
+			return s, usageErrorf("", "--%s: %v", x.Flag, err)
 		}
+	}
+	if o.set.Changed("kind") && !o.set.Changed("reads") && !o.set.Changed("depth") && !o.suite {
+		s.Usual()
 	}
 	if o.versus != "" {
 		s.Versus = nil

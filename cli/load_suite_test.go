@@ -47,10 +47,17 @@ func TestARowOfTheSuiteIsJudgedByItsRun(t *testing.T) {
 	}
 }
 
+func TestAKindShowsItsPointWithoutFurtherFlags(t *testing.T) {
+	for kind, want := range map[string]string{"rw": "reads: 80%", "reentrant": "depth: 3", "rw --reads 10%": "reads: 10%"} {
+		args := append([]string{"load", "-u", "redis://" + servertest.RedisForTest(t).Addr(), "--duration", "50ms", "--json", "--kind"}, strings.Fields(kind)...)
+		locktop(t, args...).prints(t, exitFine, want)
+	}
+}
+
 func TestTheSuiteSaysWhichRowsItCannotJudge(t *testing.T) {
 	on := []string{"load", "--suite", "-u", "redis://" + servertest.RedisForTest(t).Addr(), "--kind", "mutex", "--hold", "1ms", "--duration", "100ms"}
 	got := locktop(t, on...)
-	got.prints(t, exitFine, "order goes with fair, not with mutex", "permits go with a semaphore", "only a quorum has more than one", "25 rows")
+	got.prints(t, exitFine, "order goes with fair, not with mutex", "permits go with a semaphore", "only a quorum has more than one", "26 rows")
 	locktop(t, append(on, "--repeat", "0")...).says(t, exitUsage, "--repeat must be 1 or more")
 	locktop(t, append(on, "nosuch")...).says(t, exitUsage, "no row called", "there are hot-key, ")
 	locktop(t, "load", "--repeat", "3").says(t, exitUsage, "--repeat goes with --suite")

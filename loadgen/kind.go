@@ -98,16 +98,18 @@ func (k Kind) steps() (names []string) {
 
 // Lock describes the lock and how clients use it.
 type Lock struct {
-	Kind  Kind          `yaml:"kind,short" default:"mutex"`
-	TTL   time.Duration `yaml:"ttl,positive" default:"5s"` // of a lease
-	Renew Renew         `yaml:"renew"`
-	Wait  Wait          `yaml:"wait"`
-	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
-	Order bool          `yaml:"order"` // serve waiters in order of arrival, as fair does; of a client process: judge that it does
+	Kind  Kind          `yaml:"kind,short" default:"mutex" flag:"kind" usage:"<kind> of lock: {kinds}" form:"1 lock"`
+	TTL   time.Duration `yaml:"ttl,positive" default:"5s" flag:"ttl" usage:"<time> to live of a lease (default 5s)" form:"6 lease"`
+	Renew Renew         `yaml:"renew" flag:"renew" usage:"<renewal> of the leases: on, off or {every: ttl/3, max: 4} (default on)" form:"7 renewal"`
+	Wait  Wait          `yaml:"wait" flag:"wait" usage:"<way> to wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)" form:"8 waiting"`
+	Fence bool          `yaml:"fence" flag:"fence" usage:"<true>: use fencing tokens, and refuse stale writes" form:"9 fence"`
+	// Serve waiters in order of arrival, as fair does; of a client process: judge that it does.
+	Order bool `yaml:"order" flag:"order" usage:"<true>: serve waiters in order of arrival, which fair does; a client process is judged by it"`
 
-	Permits     int    `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
-	KeysPerHold int    `yaml:"keys-per-hold,positive"` // of all and nested: how many keys a client locks together, the picked one and the next ones; default 2
-	Exec        string `yaml:"exec"`                   // command of a client process instead of a kind; see [Exec]
+	Permits int `yaml:"permits,positive" flag:"permits" usage:"<number> of clients that may hold a semaphore at the same time (default 2)" form:"4 permits"`
+	// Of all and nested: how many keys a client locks together, the picked one and the next ones; default 2.
+	KeysPerHold int    `yaml:"keys-per-hold,positive" flag:"keys-per-hold" usage:"<number> of keys that a client locks together, for the kinds all and nested (default 2)" form:"5 per hold"`
+	Exec        string `yaml:"exec"` // command of a client process instead of a kind; see [Exec]
 }
 
 // Limit returns how many clients may hold a key at once.
@@ -147,9 +149,9 @@ const (
 // long as the holder works.
 type Renew struct {
 	Off    bool          // "renew: off" in a scenario file
-	Every  time.Duration `yaml:"every,positive"` // 0 = TTL/PerTTL
-	PerTTL int           `yaml:"every,per-ttl"`  // renewals per TTL, if Every is 0; default 3
-	Max    int           `yaml:"max"`            // number of renewals, after which the lease expires; 0 = no limit
+	Every  time.Duration `yaml:"every,positive"`            // 0 = TTL/PerTTL
+	PerTTL int           `yaml:"every,per-ttl"`             // renewals per TTL, if Every is 0; default 3
+	Max    int           `yaml:"max" form:"17 renew limit"` // number of renewals, after which the lease expires; 0 = no limit
 }
 
 func (r Renew) withDefaults() Renew {

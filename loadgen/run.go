@@ -217,8 +217,11 @@ func (r *Run) Apply(s Scenario) error {
 // Live reports whether a running run can change from a to b without a new start.
 func Live(a, b Scenario) bool {
 	for _, s := range []*Scenario{&a, &b} {
-		s.Clients, s.Rate, s.Hold, s.Think, s.Patience, s.Reads = 0, 0, Dist{}, Dist{}, 0, 0
-		s.Name, s.Caption, s.Watch, s.Thresholds, s.Expect = "", "", "", nil, nil
+		for _, f := range fieldsOf(reflect.ValueOf(s).Elem()) {
+			if f.is("live") {
+				f.value.SetZero()
+			}
+		}
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -50,33 +50,38 @@ const maxTime = 24 * time.Hour
 // Scenario describes a load. The zero value of a field means its default, which
 // [Scenario.WithDefaults] sets.
 type Scenario struct {
-	Name    string `yaml:"name"`
-	Caption string `yaml:"caption"` // two sentences that describe the scenario
-	Watch   string `yaml:"watch"`   // what to look at on the screen
+	Name    string `yaml:"name,live"`
+	Caption string `yaml:"caption,live"` // two sentences that describe the scenario
+	Watch   string `yaml:"watch,live"`   // what to look at on the screen
 
 	Lock   Lock   `yaml:"lock,always"`
 	Versus []Lock `yaml:"versus"` // locks to compare with, each with its own clients and keys; see [Scenario.Sides]
-	Keys   Keys   `yaml:"keys,always"`
+	Keys   Keys   `yaml:"keys,always" flag:"keys" usage:"<number> of keys (default 3)"`
 
-	Clients  int           `yaml:"clients,positive" default:"20"` // number at the start. In the open model, the clients that serve the arrivals
-	Rate     float64       `yaml:"rate,rate"`                     // arrivals per second (open model); 0: clients arrive after their think time (closed model)
-	Arrivals Arrivals      `yaml:"arrivals" default:"even"`       // spacing of arrivals
-	Hold     Dist          `yaml:"hold" default:"exp:20ms"`       // time inside the critical section
-	Think    Dist          `yaml:"think" default:"exp:50ms"`      // time between two attempts in the closed model
-	Reads    float64       `yaml:"reads,share"`                   // share of readers, 0 to 1; for kinds with readers
-	Depth    int           `yaml:"depth,positive" default:"1"`    // how often a client enters a reentrant lock
-	Apart    time.Duration `yaml:"enter-every"`                   // pause before each further entry and after each further exit, and before each further key of nested; 0: a client does not wait
-	Patience time.Duration `yaml:"patience"`                      // a client stops waiting after this time; 0 = never
-	Conns    int           `yaml:"conns,positive" default:"100"`  // maximum number of connections. With more clients than that, clients share connections and queue in memory, like goroutines of one process
+	// Number at the start. In the open model, the clients that serve the arrivals.
+	Clients int `yaml:"clients,positive,live" default:"20" flag:"clients" usage:"<number> of clients (default 20)" form:"2 clients"`
+	// Arrivals per second (open model); 0: clients arrive after their think time (closed model).
+	Rate     float64       `yaml:"rate,rate,live" flag:"rate" usage:"arrivals per second, like <500/s>, independent of the number of free clients" form:"12 rate"`
+	Arrivals Arrivals      `yaml:"arrivals" default:"even" flag:"arrivals" usage:"<distribution> of the arrivals: even or poisson (default even)" form:"19 arrivals"`
+	Hold     Dist          `yaml:"hold,live" default:"exp:20ms" flag:"hold" usage:"<time> for which a lock is held: 20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5% (default exp:20ms)" form:"10 hold"`
+	Think    Dist          `yaml:"think,live" default:"exp:50ms" flag:"think" usage:"<time> between a release and the next acquire, in the same form (default exp:50ms)" form:"11 think"`
+	Reads    float64       `yaml:"reads,share,live" flag:"reads" usage:"<share> of readers, like 80% (default 80% with --kind rw)" form:"14 reads"`
+	Depth    int           `yaml:"depth,positive" default:"1" flag:"depth" usage:"<number> of entries of a reentrant lock (default 3 with --kind reentrant)" form:"16 entries"`
+	Apart    time.Duration `yaml:"enter-every"` // pause before each further entry and after each further exit, and before each further key of nested; 0: a client does not wait
+	Patience time.Duration `yaml:"patience,live" flag:"patience" usage:"<time> after which a client gives up waiting (default never)" form:"15 wait limit"`
+	// Maximum number of connections. With more clients than that, clients share connections and queue in memory, like goroutines of one process.
+	Conns int `yaml:"conns,positive" default:"100" flag:"conns" usage:"<number> of connections; clients with the same connection wait in one local queue, like goroutines of one process (default one per client, at most 100)" form:"13 connections"`
 
 	Stages     []Stage     `yaml:"stages"`
-	Faults     []Fault     `yaml:"faults"`     // in order of time
-	Thresholds []Threshold `yaml:"thresholds"` // what the run must meet
-	Expect     []Threshold `yaml:"expect"`     // what proves that a scene showed its effect
+	Faults     []Fault     `yaml:"faults"`          // in order of time
+	Thresholds []Threshold `yaml:"thresholds,live"` // what the run must meet
+	Expect     []Threshold `yaml:"expect,live"`     // what proves that a scene showed its effect
 
-	Seed     uint64        `yaml:"seed"`     // the same seed gives each client the same choices; 0 = random
-	Warmup   time.Duration `yaml:"warmup"`   // time before the metrics begin; violations count from the start
-	Duration time.Duration `yaml:"duration"` // 0 = until Stop, or the sum of the stages
+	// The same seed gives each client the same choices; 0 = random.
+	Seed uint64 `yaml:"seed" flag:"seed" usage:"<number> from which all random choices derive"`
+	// Time before the metrics begin; violations count from the start.
+	Warmup   time.Duration `yaml:"warmup" flag:"warmup" usage:"<time> at the start that is not measured"`
+	Duration time.Duration `yaml:"duration" flag:"duration" usage:"<time> to run; 0 = until interrupted (default 30s)"`
 }
 
 // Arrivals is the spacing of arrivals in the open model.
@@ -90,10 +95,10 @@ const (
 
 // Keys are the keys of the locks.
 type Keys struct {
-	Pick   Pick    `yaml:"pick" default:"uniform"`
-	N      int     `yaml:"n,positive,short" default:"3"` // number of keys
-	Skew   float64 `yaml:"skew"`                         // zipf: above 0, default 1.1; hotspot: probability of the first key, default 0.9
-	Prefix string  `yaml:"prefix"`                       // of every key; default "load:{<random>}:"
+	Pick   Pick    `yaml:"pick" default:"uniform" flag:"pick" usage:"<distribution> of the clients over the keys: uniform, one, zipf or hotspot (default uniform)" form:"18 key choice"`
+	N      int     `yaml:"n,positive,short" default:"3" form:"3 keys"` // number of keys
+	Skew   float64 `yaml:"skew"`                                       // zipf: above 0, default 1.1; hotspot: probability of the first key, default 0.9
+	Prefix string  `yaml:"prefix" flag:"prefix" usage:"<prefix> of every key (default load:{random}:)"`
 }
 
 // Pick is how a client picks a key.

@@ -124,7 +124,7 @@ func TestAnErrorInAFileNamesTheLineTheKeyAndAValidValue(t *testing.T) {
 
 // A field without a key cannot be set by a file. An option that does not exist changes nothing.
 func TestEveryFieldOfAScenarioHasAKey(t *testing.T) {
-	known := []string{"positive", "always", "short"}
+	known := []string{"positive", "always", "short", "live"}
 	for name := range formats {
 		known = append(known, name)
 	}

@@ -150,9 +150,11 @@ func wrong(n *yaml.Node, format string, args ...any) *fileError {
 //	positive  0 is refused, because a zero field means its default
 //	always    written even if it is zero
 //	short     set by a scalar in place of the mapping
+//	live      a change needs no new start of the clients; see [Live]
 //
-// To add a field to a scenario, add it to its struct with these tags, with a case in
-// validate if not every value is valid, and its key to docs/scenario.schema.json.
+// The tags flag, usage and form give a field of a scenario its place in the command line and in the
+// form of the screen; see [Setting]. So a new field is one line, with a case in validate if not every
+// value is valid, and one sentence in docs/load.md. A test writes docs/scenario.schema.json.
 type field struct {
 	keys    []string
 	options []string

@@ -1,8 +1,9 @@
 package tui
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,162 +31,175 @@ func formFields(s loadgen.Scenario) []formField {
 // own reports whether the clients are ours, and no processes.
 func own(s loadgen.Scenario) bool { return s.Lock.Kind != loadgen.Exec }
 
+// allFormFields returns the settings that have a place in the form, in its order. special has what a field does
+// differently from others of its type.
 func allFormFields() []formField {
-	return []formField{
-		{"lock", own,
-			func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
-			func(s *loadgen.Scenario, d int) {
-				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
-			},
-			func(s *loadgen.Scenario, text string) error {
-				if !slices.Contains(loadgen.Kinds(), loadgen.Kind(text)) {
-					return fmt.Errorf("%q is none of %s", text, strings.Join(mapped(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) }), " "))
-				}
-				setKind(s, loadgen.Kind(text))
-				return nil
-			},
+	places, fields := []int{}, map[int]formField{}
+	for _, x := range loadgen.Settings() {
+		number, name, found := strings.Cut(x.Form, " ")
+		if !found {
+			continue
+		}
+		k, other := typedField(x), special[name]
+		k.name, k.shown = name, other.shown
+		k.value, k.step, k.parse = either(other.value, k.value), either(other.step, k.step), either(other.parse, k.parse)
+		place, _ := strconv.Atoi(number)
+		places, fields[place] = append(places, place), k
+	}
+	slices.Sort(places)
+	return mapped(places, func(place int) formField { return fields[place] })
+}
+
+func either[F func(loadgen.Scenario) string | func(*loadgen.Scenario, int) | func(*loadgen.Scenario, string) error](a, b F) F {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// typedField returns the field of a setting by the type of its value.
+func typedField(x loadgen.Setting) formField {
+	return formField{
+		value: func(s loadgen.Scenario) string {
+			switch v := x.In(&s).(type) {
+			case *int:
+				return cmp.Or(map[int]string{0: "none"}[*v], humanize.Count(*v))
+			case *time.Duration:
+				return cmp.Or(map[time.Duration]string{0: "none"}[*v], humanize.Setting(*v))
+			case *loadgen.Dist:
+				return dist(*v)
+			case *bool:
+				return map[bool]string{true: "on", false: "off"}[*v]
+			case *float64:
+				return fmt.Sprintf("%.0f%%", 100**v)
+			default:
+				return fmt.Sprint(reflect.ValueOf(v).Elem())
+			}
 		},
-		{"clients", nil,
-			func(s loadgen.Scenario) string {
-				if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
-					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
-				}
-				return humanize.Count(s.Clients)
-			},
-			func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
-			func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
+		step: func(s *loadgen.Scenario, d int) {
+			switch v := x.In(s).(type) {
+			case *int:
+				*v = step(*v, d)
+			case *time.Duration:
+				*v = patienceAfter(*v, d)
+			case *loadgen.Dist:
+				*v = nextStep(*v, d)
+			case *bool:
+				*v = !*v
+			case *float64:
+				*v = max(0, min(1, *v+0.1*float64(d)))
+			case *loadgen.Pick:
+				*v = cycle(loadgen.Picks(), *v, d)
+			case *loadgen.Arrivals:
+				*v = cycle([]loadgen.Arrivals{loadgen.Even, loadgen.Poisson}, *v, d)
+			}
 		},
-		{"keys", nil,
-			func(s loadgen.Scenario) string {
-				if s.Keys.N == 1 {
-					return "1 key"
-				}
-				return humanize.Plural(s.Keys.N, "key") + ", " + string(s.Keys.Pick)
-			},
-			func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
-			func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
-		},
-		{"permits", func(s loadgen.Scenario) bool { return s.Lock.Permits > 0 },
-			func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.Permits, "client") + " at once" },
-			func(s *loadgen.Scenario, d int) { s.Lock.Permits = step(s.Lock.Permits, d) },
-			func(s *loadgen.Scenario, text string) error { return number(&s.Lock.Permits, text) },
-		},
-		{"per hold", func(s loadgen.Scenario) bool { return s.Lock.KeysPerHold > 0 },
-			func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
-			func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
-			func(s *loadgen.Scenario, text string) error { return number(&s.Lock.KeysPerHold, text) },
-		},
-		{"lease", nil,
-			func(s loadgen.Scenario) string { return humanize.Setting(s.Lock.TTL) },
-			func(s *loadgen.Scenario, d int) {
-				s.Lock.TTL = scaleDist(s.Lock.TTL, d)
-				s.Lock.Renew.Every = 0
-			},
-			func(s *loadgen.Scenario, text string) error {
-				s.Lock.Renew.Every = 0
-				if err := duration(&s.Lock.TTL, text, ""); err != nil || s.Lock.TTL != 0 {
-					return err
-				}
-				return errors.New("must be above 0") // 0 would stand for the default
-			},
-		},
-		{"renewal", func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
-			func(s loadgen.Scenario) string {
-				switch {
-				case s.Lock.Renew.Off:
-					return "off"
-				case s.Lock.Renew.Max > 0:
-					return "at most " + humanize.Plural(s.Lock.Renew.Max, "time")
-				default:
-					return "on"
-				}
-			},
-			func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
-			func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
-		},
-		{"waiting", func(s loadgen.Scenario) bool {
-			return own(s) && s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair
-		},
-			func(s loadgen.Scenario) string {
-				if s.Lock.Wait.Poll > 0 {
-					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
-				}
-				return "notified"
-			},
-			func(s *loadgen.Scenario, _ int) {
-				if s.Lock.Wait.Poll > 0 {
-					s.Lock.Wait = loadgen.Wait{}
-				} else {
-					s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
-				}
-			},
-			func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text, "notified") },
-		},
-		{"fence", func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
-			func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
-			func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
-			func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
-		},
-		{"hold", nil,
-			func(s loadgen.Scenario) string { return dist(s.Hold) },
-			func(s *loadgen.Scenario, d int) { s.Hold = nextStep(s.Hold, d) },
-			func(s *loadgen.Scenario, text string) (err error) {
-				s.Hold, err = loadgen.ParseDist(text)
-				return err
-			},
-		},
-		{"think", func(s loadgen.Scenario) bool { return s.Rate == 0 },
-			func(s loadgen.Scenario) string { return dist(s.Think) },
-			func(s *loadgen.Scenario, d int) { s.Think = nextStep(s.Think, d) },
-			func(s *loadgen.Scenario, text string) (err error) {
-				s.Think, err = loadgen.ParseDist(text)
-				return err
-			},
-		},
-		{"rate", nil,
-			func(s loadgen.Scenario) string {
-				if s.Rate == 0 {
-					return "none: clients come back after think"
-				}
-				return fmt.Sprintf("%g arrivals/s", s.Rate)
-			},
-			func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
-			func(s *loadgen.Scenario, text string) (err error) {
-				if text == "none" {
-					text = "0"
-				}
-				s.Rate, err = loadgen.ParseRate(text)
-				return err
-			},
-		},
-		{"connections", nil,
-			func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
-			func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
-			func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
-		},
-		{"reads", func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
-			func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
-			func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
-			func(s *loadgen.Scenario, text string) error {
-				percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-				if err != nil {
-					return fmt.Errorf("%q is not a percentage such as 80%%", text)
-				}
-				s.Reads = percent / 100
-				return nil
-			},
-		},
-		{"wait limit", nil,
-			func(s loadgen.Scenario) string {
-				if s.Patience == 0 {
-					return "none"
-				}
-				return humanize.Setting(s.Patience)
-			},
-			func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
-			func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text, "none") },
+		parse: func(s *loadgen.Scenario, text string) error {
+			return s.Set(x.Key, cmp.Or(map[string]string{"none": "0"}[text], text))
 		},
 	}
+}
+
+// takes reports whether the lock of a scenario goes with a change.
+func takes(s loadgen.Scenario, change func(*loadgen.Scenario)) bool {
+	s = loadgen.Scenario{Lock: s.Lock, Keys: s.Keys}
+	change(&s)
+	return s.Validate() == nil
+}
+
+var special = map[string]formField{
+	"lock": {
+		shown: own,
+		step:  func(s *loadgen.Scenario, d int) { setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d)) },
+		parse: func(s *loadgen.Scenario, text string) error {
+			setKind(s, loadgen.Kind(text))
+			return nil
+		},
+	},
+	"clients": {value: func(s loadgen.Scenario) string {
+		if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
+			return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
+		}
+		return humanize.Count(s.Clients)
+	}},
+	"keys": {
+		value: func(s loadgen.Scenario) string {
+			if s.Keys.N == 1 {
+				return "1 key"
+			}
+			return humanize.Plural(s.Keys.N, "key") + ", " + string(s.Keys.Pick)
+		},
+		step: func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
+	},
+	"permits": {
+		shown: func(s loadgen.Scenario) bool { return s.Lock.Permits > 0 },
+		value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.Permits, "client") + " at once" },
+	},
+	"per hold": {
+		shown: func(s loadgen.Scenario) bool { return s.Lock.KeysPerHold > 0 },
+		value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
+		step:  func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
+	},
+	"lease": {
+		step: func(s *loadgen.Scenario, d int) { s.Lock.TTL, s.Lock.Renew.Every = scaleDist(s.Lock.TTL, d), 0 },
+		parse: func(s *loadgen.Scenario, text string) error {
+			s.Lock.Renew.Every = 0
+			return s.Set("lock.ttl", text)
+		},
+	},
+	"renewal": {
+		shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
+		value: func(s loadgen.Scenario) string { return map[bool]string{true: "off", false: "on"}[s.Lock.Renew.Off] },
+		step:  func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
+	},
+	"renew limit": {
+		shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() && own(s) && !s.Lock.Renew.Off },
+		step:  func(s *loadgen.Scenario, d int) { s.Lock.Renew.Max = max(0, s.Lock.Renew.Max+d) },
+	},
+	"waiting": {
+		shown: func(s loadgen.Scenario) bool {
+			return own(s) && s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair
+		},
+		value: func(s loadgen.Scenario) string {
+			if s.Lock.Wait.Poll > 0 {
+				return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
+			}
+			return "notified"
+		},
+		step: func(s *loadgen.Scenario, _ int) {
+			if s.Lock.Wait.Poll > 0 {
+				s.Lock.Wait = loadgen.Wait{}
+			} else {
+				s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
+			}
+		},
+		parse: func(s *loadgen.Scenario, text string) error {
+			if poll, err := time.ParseDuration(text); err == nil {
+				s.Lock.Wait.Poll = poll
+				return nil
+			}
+			return s.Set("lock.wait", cmp.Or(map[string]string{"notified": "notify"}[text], text))
+		},
+	},
+	"fence": {shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() }},
+	"think": {shown: func(s loadgen.Scenario) bool { return s.Rate == 0 }},
+	"rate": {
+		value: func(s loadgen.Scenario) string {
+			if s.Rate == 0 {
+				return "none: clients come back after think"
+			}
+			return fmt.Sprintf("%g arrivals/s", s.Rate)
+		},
+		step: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
+		parse: func(s *loadgen.Scenario, text string) error {
+			return s.Set("rate", strings.Replace(text, "none", "0", 1))
+		},
+	},
+	"arrivals":    {shown: func(s loadgen.Scenario) bool { return s.Rate > 0 }},
+	"connections": {value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) }},
+	"reads":       {shown: func(s loadgen.Scenario) bool { return takes(s, func(s *loadgen.Scenario) { s.Reads = 0.5 }) }},
+	"entries":     {shown: func(s loadgen.Scenario) bool { return takes(s, func(s *loadgen.Scenario) { s.Depth = 2 }) }},
+	"key choice":  {shown: func(s loadgen.Scenario) bool { return s.Keys.N > 1 }},
 }
 
 // setKind changes the kind of lock. It removes what may not apply to the new kind, but keeps TTL,
@@ -194,6 +208,7 @@ func setKind(s *loadgen.Scenario, k loadgen.Kind) {
 	l := s.Lock
 	s.Lock = loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 	s.Reads, s.Depth, s.Faults = 0, 0, nil
+	s.Usual()
 	if k.Several() {
 		s.Keys.N = max(s.Keys.N, 2)
 	}
@@ -254,46 +269,10 @@ func patienceAfter(d time.Duration, direction int) time.Duration {
 	}
 }
 
-// number parses a number of things. It refuses 0, which in a scenario stands for the default.
-func number(n *int, text string) error {
-	v, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a whole number", text)
-	case v == 0:
-		return errors.New("must be above 0")
-	}
-	*n = v
-	return nil
-}
-
-// duration parses a time; zero is the word for 0, if there is one.
-func duration(d *time.Duration, text, zero string) error {
-	if zero != "" && text == zero || text == "0" {
-		*d = 0
-		return nil
-	}
-	v, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a time like 500ms or 2m", text)
-	}
-	*d = v
-	return nil
-}
-
 // formWords gives the reasons of loadgen the names of the form's fields.
 func formWords(err error) string {
 	return strings.NewReplacer(
 		"ttl must", "lease must", "the ttl of", "the lease of", "conns must", "connections must", "patience must", "wait limit must",
 		"keys-per-hold", "per hold", "wait: poll must", "waiting must", "h0m0s", "h", "m0s", "m",
 	).Replace(widget.Plain(err.Error()))
-}
-
-// onOff sets flag to true for yes and false for no. Other texts are errors.
-func onOff(flag *bool, text, yes, no string) error {
-	if text != yes && text != no {
-		return fmt.Errorf("%q is neither %s nor %s", text, yes, no)
-	}
-	*flag = text == yes
-	return nil
 }

@@ -142,22 +142,39 @@ func TestASceneStartsDuringAChange(t *testing.T) {
 
 // toField selects a field of the form.
 func (d *driver) toField(name string) *driver {
-	for !strings.HasPrefix(d.line("▌"), "▌"+name+" ") {
+	d.t.Helper()
+	for range 2 * len(allFormFields()) {
+		if strings.HasPrefix(d.line("▌"), "▌"+name+" ") {
+			return d
+		}
 		d.press("j")
 	}
+	d.t.Fatalf("the form has no field %q:\n%s", name, d.screen())
 	return d
+}
+
+// A rate hides the think time, which is above it.
+func TestTheCursorStaysOnItsField(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		d.press("3", "enter").enter("reentrant").press("enter").want("entries     3").wantNot("reads ")
+		d.press("enter").enter("rw").press("enter").want("reads       80%")
+		d.press("enter").enter("mutex").press("enter").toField("rate").press("right", "right", "right").want("▌rate ")
+		check.True(d.t, g.s.Rate == 50 && g.s.Conns == 100, "rate %g, %d connections", g.s.Rate, g.s.Conns)
+	})
 }
 
 func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	typed := map[string]string{
-		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
+		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "on", "entries": "5", "renew limit": "4", "key choice": "zipf", "arrivals": "poisson",
 		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7", "permits": "4", "per hold": "3",
 	}
 	for _, k := range allFormFields() {
 		t.Run(k.name, func(t *testing.T) {
 			w, g := loadConfig()
-			if kind := map[string]loadgen.Kind{"reads": loadgen.RW, "permits": loadgen.Semaphore, "per hold": loadgen.All}[k.name]; kind != "" {
+			if kind := map[string]loadgen.Kind{"reads": loadgen.RW, "permits": loadgen.Semaphore, "per hold": loadgen.All, "entries": loadgen.Reentrant, "arrivals": loadgen.Mutex}[k.name]; kind != "" {
 				s := loadgen.Scenario{Lock: loadgen.Lock{Kind: kind}}.WithDefaults()
+				s.Rate = map[string]float64{"arrivals": 10}[k.name]
 				g.s, g.clients = &s, 20
 			}
 			drive(t, w, func(d *driver) {
@@ -184,23 +201,23 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 		field, typed, want string
 		of                 *loadgen.Scenario
 	}{
-		{"lock", "spin", `lock: "spin" is none of mutex reentrant rw`, nil},
+		{"lock", "spin", "lock: kind must be one of mutex reentrant rw", nil},
 		{"clients", "abc", `clients: "abc" is not a whole number`, nil},
-		{"clients", "0", "clients: must be above 0", nil},
-		{"clients", "-5", "clients must be 1 to 100000, not -5", nil},
-		{"keys", "0", "keys: must be above 0", nil},
-		{"permits", "0", "permits: must be above 0", &permits},
-		{"per hold", "0", "per hold: must be above 0", &several},
+		{"clients", "0", "clients: 0 is too few; write at least 1", nil},
+		{"clients", "-5", "clients: -5 is too few", nil},
+		{"keys", "0", "keys: 0 is too few", nil},
+		{"permits", "0", "permits: 0 is too few", &permits},
+		{"per hold", "0", "per hold: 0 is too few", &several},
 		{"per hold", "101", "per hold must be 1 to 100, not 101", &several},
 		{"lease", "5", `lease: "5" is not a time like 500ms or 2m`, nil},
-		{"lease", "0s", "lease: must be above 0", nil},
+		{"lease", "0s", "lease: 0s is too short", nil},
 		{"lease", "25h", "lease must be 10ms to 24h in whole milliseconds, not 25h", nil},
-		{"renewal", "yes", `renewal: "yes" is neither off nor on`, nil},
+		{"renewal", "yes", `renewal: "yes" is neither on nor off`, nil},
 		{"waiting", "25h", "waiting must be 0 to 24h, not 25h", nil},
-		{"rate", "fast", `rate: "fast" is no rate; write one like 500/s or 30/m`, nil},
-		{"connections", "0", "connections: must be above 0", nil},
+		{"rate", "fast", `rate: "fast" is not a rate like 500/s or 30/m`, nil},
+		{"connections", "0", "connections: 0 is too few", nil},
 		{"connections", "1001", "connections must be 1 to 1000, not 1001", nil},
-		{"reads", "all", `reads: "all" is not a percentage such as 80%`, &readers},
+		{"reads", "all", `reads: "all" is not a share like 80% or 0.8`, &readers},
 		{"wait limit", "-1s", "wait limit must be 0 to 24h, not -1s", nil},
 		{"wait limit", "none", "wait limit is none already", nil},
 		{"connections", "100", "connections is at most 100 already", nil},

@@ -116,7 +116,7 @@ func (s *screen) metricLine(w int, name string, st widget.Style, value string) s
 // formWindow returns the range of fields that are visible in a form of h lines.
 func (p *loadPage) formWindow(s *state, h int) (first, last int) {
 	n, room := len(formFields(s.run.scenario)), max(0, h-1)
-	first = max(0, min(p.field-room/2, n-room))
+	first = max(0, min(p.place(s)-room/2, n-room))
 	return first, min(n, first+room)
 }
 
@@ -133,9 +133,9 @@ func (p *loadPage) form(s *state, w, h int) []string {
 	for i := first; i < last; i++ {
 		k := fields[i]
 		l := widget.NewLine(w)
-		l.Put(t.key, s.cursor(i == p.field)).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
+		l.Put(t.key, s.cursor(i == p.place(s))).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
 		st, value := t.text, widget.Plain(k.value(s.run.scenario))
-		if i == p.field {
+		if i == p.place(s) {
 			st, value = t.strong, s.screen.glyphs.Word("← ")+value+s.screen.glyphs.Word(" →")
 		}
 		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String())

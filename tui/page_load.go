@@ -16,10 +16,10 @@ import (
 
 // loadPage controls the load generator and shows its clients.
 type loadPage struct {
-	field  int // index of the selected field of the form
-	opened int // scene whose settings are shown, from 1; 0 for none
-	client int // target of the next fault, from 1; 0 for a random client
-	agent  int // whose client the next fault hits, from 1; 0 for a client of any agent
+	field  string // name of the selected field of the form; "" = the first one
+	opened int    // scene whose settings are shown, from 1; 0 for none
+	client int    // target of the next fault, from 1; 0 for a random client
+	agent  int    // whose client the next fault hits, from 1; 0 for a client of any agent
 }
 
 func (p *loadPage) arrange(*state) {}
@@ -66,9 +66,9 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.run.launching = true
 		return startLoad(s.run.load)
 	case fieldUp:
-		p.field = max(0, p.field-1)
+		p.moveField(s, -1)
 	case fieldDown:
-		p.field = min(p.field+1, len(formFields(s.run.scenario))-1)
+		p.moveField(s, 1)
 	case stepDown:
 		return p.stepField(s, p.selectedField(s), -1)
 	case stepUp:
@@ -118,11 +118,19 @@ func confirmStart(s *state) *menu {
 	}
 }
 
-// selectedField returns the selected field of the form.
-func (p *loadPage) selectedField(s *state) formField {
-	all := formFields(s.run.scenario)
-	return all[min(p.field, len(all)-1)]
+// place returns the place of the selected field in the form: the first one if the field is hidden.
+func (p *loadPage) place(s *state) int {
+	return max(0, slices.IndexFunc(formFields(s.run.scenario), func(k formField) bool { return k.name == p.field }))
 }
+
+// moveField selects the field by places further.
+func (p *loadPage) moveField(s *state, by int) {
+	all := formFields(s.run.scenario)
+	p.field = all[max(0, min(p.place(s)+by, len(all)-1))].name
+}
+
+// selectedField returns the selected field of the form.
+func (p *loadPage) selectedField(s *state) formField { return formFields(s.run.scenario)[p.place(s)] }
 
 func fieldNamed(name string) formField {
 	all := allFormFields()
@@ -187,8 +195,8 @@ func (p *loadPage) click(s *state, x, line int) (again bool) {
 	top, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
 	if row := first + line - len(top) - 1; row >= first && row < last {
-		again = row == p.field
-		p.field = row
+		again = row == p.place(s)
+		p.field = formFields(s.run.scenario)[row].name
 	}
 	return again
 }
