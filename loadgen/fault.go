@@ -136,7 +136,9 @@ func (f *fleet) inject(fault Fault) {
 	f.faults.change(fault, func(l *loggedFault) { l.due = true })
 	switch {
 	case !fault.Kind.OnServers():
-		for _, c := range f.clients.victims(fault, f.scenario.Load().victims()) {
+		s := f.scenario.Load()
+		prepared := map[bool]int{true: MaxClients, false: s.victims()}[s.Lock.Kind == Exec]
+		for _, c := range f.clients.victims(fault, prepared, func(c *client) bool { return f.recorder.inside(c.number) }) {
 			c.faults.add(fault)
 		}
 	case fault.Kind == Pause || fault.Kind == Stop:

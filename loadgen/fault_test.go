@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -280,4 +281,15 @@ func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 	defer c.Close()
 	_ = append(c.(*redis.ClusterClient).Options().Addrs, "127.0.0.1:2")
 	check.Equal(t, addrs[:2][1], "", "behind the caller's addresses")
+}
+
+func TestAFaultInsideAHoldPrefersAClientThatHoldsNow(t *testing.T) {
+	p := clientPool{random: rand.New(rand.NewPCG(1, 2))}
+	for n := range 9 {
+		p.slots = append(p.slots, &slot{client: &client{number: n}})
+	}
+	for range 9 {
+		got := p.victims(Fault{Kind: Crash, Clients: 1}, 5, func(c *client) bool { return c.number == 3 })
+		check.True(t, len(got) == 1 && got[0].number == 3, "it strikes client %d", got[0].number)
+	}
 }

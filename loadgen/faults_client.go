@@ -245,6 +245,9 @@ func (f Fault) needsOwnConns() bool {
 	return slices.Contains([]FaultKind{Crash, Freeze, Partition, DropReplies, Slow}, f.Kind)
 }
 
+// Waits reports whether a fault waits until its client holds a lock.
+func (f Fault) Waits() bool { return insideHold(f) }
+
 // insideHold reports whether a fault affects a client inside a hold.
 func insideHold(f Fault) bool {
 	return f.Before == "" && slices.Contains([]FaultKind{Crash, Freeze, Partition, Leak}, f.Kind)

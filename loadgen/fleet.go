@@ -304,8 +304,9 @@ func (p *clientPool) free(place int) {
 }
 
 // victims picks the clients that a fault affects. If the fault breaks connections, it
-// prefers the clients in the first slots, below prepared, which have their own connections.
-func (p *clientPool) victims(fault Fault, prepared int) []*client {
+// prefers the clients in the first slots, below prepared, which have their own connections. If it strikes
+// inside a hold, it prefers those that hold a lock now.
+func (p *clientPool) victims(fault Fault, prepared int, holds func(*client) bool) []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var own, others []*client
@@ -325,6 +326,9 @@ func (p *clientPool) victims(fault Fault, prepared int) []*client {
 	}
 	for _, group := range [][]*client{own, others} {
 		p.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		if insideHold(fault) {
+			slices.SortStableFunc(group, func(a, b *client) int { return map[bool]int{true: 1}[holds(b)] - map[bool]int{true: 1}[holds(a)] })
+		}
 	}
 	all := slices.Concat(own, others)
 	return all[:min(fault.Clients, len(all))]

@@ -230,6 +230,13 @@ func (r *recorder) reset(now time.Time) {
 // of returns the record of a client. r.mu must be held.
 func (r *recorder) of(client int) *record { return &r.clients[client-r.first] }
 
+// inside reports whether a client holds a lock.
+func (r *recorder) inside(client int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of(client).state == Inside
+}
+
 // clientJoined adds a client, which is thinking.
 func (r *recorder) clientJoined(client int) {
 	r.mu.Lock()

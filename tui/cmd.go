@@ -9,6 +9,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -148,7 +149,15 @@ func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 }
 
 func inject(load Load, f loadgen.Fault) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"fault injected: " + string(f.Kind), load.Inject(f)} })
+	text := "fault injected: " + string(f.Kind)
+	if f.Waits() {
+		client := "a client"
+		if f.Client > 0 {
+			client = oracle.ClientLabel(f.Client)
+		}
+		text += ", which strikes " + client + " while it holds a lock"
+	}
+	return guarded(func() tea.Msg { return doneMsg{text, load.Inject(f)} })
 }
 
 // act performs an action on one lock after the other, each with its TTL. It continues after an
