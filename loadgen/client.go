@@ -245,9 +245,10 @@ func (c *client) acquire(r *round) {
 }
 
 // work stays in the critical section for the time of the round, at most until the lease or the
-// run ends. A fault may also end the hold.
+// run ends. A fault may also end the hold, and so does a new length of holds that is shorter.
 func (c *client) work(r *round) {
 	var worked <-chan time.Time
+	began, length := time.Now(), r.drawn
 	if r.work > 0 {
 		timer := time.NewTimer(r.work)
 		defer timer.Stop()
@@ -259,6 +260,9 @@ func (c *client) work(r *round) {
 		hits := func(f Fault) bool { return insideHold(f) && (c.network != nil || !f.needsOwnConns()) }
 		if f, found := c.faults.take(hits); found && c.applyInHold(r, f) || r.work <= 0 {
 			return
+		}
+		if now := c.fleet.scenario.Load().Hold; now != length && now.Typical() < r.work {
+			length, worked = now, time.After(now.Typical()-time.Since(began))
 		}
 		if over == nil { // Done allocates a channel: avoid it for a hold without a duration
 			over = r.lease.Context().Done()

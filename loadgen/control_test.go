@@ -25,6 +25,19 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 	})
 }
 
+// The waiters have chosen their holds, too.
+func TestAShorterHoldEndsTheRunningHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 3, Keys: Keys{N: 1}, Hold: Const(10 * time.Hour), Think: Const(time.Millisecond)})
+		time.Sleep(time.Second)
+		s := r.Scenario()
+		s.Hold = Const(100 * time.Millisecond)
+		check.NoError(t, r.Apply(s))
+		time.Sleep(time.Second)
+		check.AtLeast(t, summed(t, r).Released, 4, "holds that have ended")
+	})
+}
+
 func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)

@@ -269,6 +269,7 @@ type iteration struct {
 	key         int
 	shared      bool // for reading
 	work, think time.Duration
+	drawn       Dist // what work was drawn from
 }
 
 func newPlanner(seed uint64, client int) planner {
@@ -280,6 +281,7 @@ func (c planner) next(s *Scenario, keys *picker) iteration {
 	return iteration{
 		key:    keys.pick(c.random),
 		work:   s.Hold.draw(c.random),
+		drawn:  s.Hold,
 		think:  s.Think.draw(c.random),
 		shared: s.Reads > 0 && c.random.Float64() < s.Reads,
 	}

@@ -169,6 +169,7 @@ func TestARelativeThresholdNeedsABaseline(t *testing.T) {
 		at := relative.Against(baseline)
 		check.True(t, at.Met(m) == met && !at.Relative, "against %v s: %s, met: %v", baseline, at, !met)
 	}
+	check.Equal(t, check.Must(ParseThreshold("throughput > 60/m"))(t).Value, 1.0)
 	for _, wrong := range []string{"wait.p99 < 110 of baseline", "wait.p99 < x% of baseline", "wait.p99 < -5% of baseline"} {
 		_, err := ParseThreshold(wrong)
 		check.True(t, err != nil, "%q is a threshold", wrong)

@@ -191,7 +191,7 @@ func (c *client) reconnect() {
 // pendingFaults are the pending and the active faults of one client. All methods are
 // safe for concurrent use.
 type pendingFaults struct {
-	notify chan struct{} // capacity 1: a fault may have been added
+	notify chan struct{} // capacity 1: a fault may have been added, or the scenario may have changed
 	none   atomic.Bool   // no fault was ever added, as for most clients
 
 	clockAhead  atomic.Int64 // a time.Duration
@@ -207,6 +207,11 @@ func (p *pendingFaults) add(f Fault) {
 	p.pending = append(p.pending, f)
 	p.none.Store(false)
 	p.mu.Unlock()
+	p.wake()
+}
+
+// wake makes the client look at its faults, and at the scenario.
+func (p *pendingFaults) wake() {
 	select {
 	case p.notify <- struct{}{}:
 	default:

@@ -295,6 +295,17 @@ func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
 	return nil
 }
 
+// wake makes all clients look for what has changed in the scenario.
+func (p *clientPool) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s != nil {
+			s.client.faults.wake()
+		}
+	}
+}
+
 // free frees the slot of a client that has ended.
 func (p *clientPool) free(place int) {
 	p.mu.Lock()
@@ -391,7 +402,9 @@ func (f *fleet) apply(s Scenario) error {
 			return err
 		}
 	}
-	f.scenario.Store(&s)
+	if before := f.scenario.Swap(&s); before.Hold != s.Hold {
+		f.clients.wake()
+	}
 	f.schedule.set(s.Rate, time.Now())
 	return f.clients.resize(f.role.clients(s), f.admit)
 }

@@ -88,6 +88,8 @@ func (u unit) parse(text string) (float64, error) {
 		return d.Seconds(), nil
 	case share:
 		return parseShare(text)
+	case perSecond:
+		return ParseRate(text)
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {

@@ -73,7 +73,10 @@ func TestTheLoadPageShowsTheMetrics(t *testing.T) {
 	idle.setClients(1)
 	w.Load = idle
 	drive(t, w, func(d *driver) {
-		d.press("3").want("nothing has run yet").wantNot("mutual exclusion held").press("-").want("already at the limit: clients is 1")
+		idle.run(true)
+		d.wait(2 * tickInterval).press("3").want("no client has got a lock yet")
+		idle.run(false)
+		d.wait(2 * tickInterval).want("nothing has run yet").wantNot("mutual exclusion held").press("-").want("already at the limit: clients is 1")
 	})
 }
 

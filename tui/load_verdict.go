@@ -211,6 +211,8 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.alarm, fmt.Sprintf(" %s %s in the order of the witness: %s held it at the same time ", g.Alert, times, s.run.scenario.Lock.TooMany())
 	case s.run.awaitsAgents():
 		return t.dim, fmt.Sprintf(" %s %s ", g.None, s.run.arrivals())
+	case s.run.metrics.Acquired == 0 && s.run.metrics.Running:
+		return t.dim, fmt.Sprintf(" %s no client has got a lock yet ", g.None)
 	case s.run.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; %s starts the clients ", g.None, s.keymap.key(startStop))
 	}
