@@ -113,8 +113,8 @@ func (c Client) testLongHolds(t *testing.T) {
 		"overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlock.Count)
 }
 
-func TestTheDocumentationHasTheClient(t *testing.T) {
-	code := check.Must(os.ReadFile("python/set_nx.py"))(t)
-	page := check.Must(os.ReadFile("../../docs/load.md"))(t)
-	check.Contains(t, string(page), "```python\n"+string(code)+"```\n", "docs/load.md does not have python/set_nx.py as it is")
+func TestTheDocumentationNamesTheClient(t *testing.T) {
+	_, err := os.Stat("python/set_nx.py")
+	check.NoError(t, err)
+	check.Contains(t, string(check.Must(os.ReadFile("../../docs/load.md"))(t)), "`lab/clients/python/set_nx.py`", "docs/load.md does not name the client")
 }
