@@ -83,7 +83,7 @@ func (a *app) header(s *state) (left, right []segment) {
 	right = []segment{
 		{style: t.dim, text: widget.Plain(strings.ToLower(s.current().snap.Server.Software())), priority: 5},
 		s.mode(),
-		{style: t.dim, text: clock.Format(time.TimeOnly), priority: 6},
+		{style: t.dim, text: clock.Format("15:04:05 MST"), priority: 6},
 		a.modeBadge(),
 	}
 	server := segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2}
