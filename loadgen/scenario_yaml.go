@@ -154,7 +154,7 @@ func wrong(n *yaml.Node, format string, args ...any) *fileError {
 //
 // The tags flag, usage and form give a field of a scenario its place in the command line and in the
 // form of the screen; see [Setting]. So a new field is one line, with a case in validate if not every
-// value is valid, and one sentence in docs/load.md. A test writes docs/scenario.schema.json.
+// value is valid, and one sentence in docs/load.md. docs/scenario.schema.json needs it, too: a test compares it.
 type field struct {
 	keys    []string
 	options []string

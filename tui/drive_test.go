@@ -574,3 +574,14 @@ func (p *fakeClipboard) Save(name string, data []byte) (string, error) {
 	p.name, p.data = name, data
 	return "/tmp/" + name, nil
 }
+
+// A terminal that is gone answers as a file that is none.
+func TestAScreenEndsWithItsTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := check.Must(os.Open(os.DevNull))(t)
+		defer file.Close()
+		gone := make(chan struct{})
+		go untilGone(t.Context(), file, func() { close(gone) })
+		<-gone
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -67,7 +68,11 @@ func Run(ctx context.Context, w Config) error {
 		w.Output = os.Stdout
 	}
 	a := newApp(looking, w)
-	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
+	var gone atomic.Bool
+	if f, ok := w.Output.(term.File); ok && term.IsTerminal(f.Fd()) {
+		go untilGone(looking, f, func() { gone.Store(true); stop() })
+	}
+	_, err := tea.NewProgram(a, options(looking, w)...).Run()
 	stop()
 	a.acting.Lock() // the outcome of an action is logged
 	switch {
@@ -80,8 +85,27 @@ func Run(ctx context.Context, w Config) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case gone.Load():
+		return errors.New("the terminal is gone")
 	default:
 		return fmt.Errorf("run the screen: %w", err)
+	}
+}
+
+// untilGone calls end when a terminal does not exist any more. Under nohup, or a shell that ignores SIGHUP, no signal
+// tells that.
+func untilGone(ctx context.Context, terminal term.File, end func()) {
+	for tick := time.NewTicker(time.Second); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+			if !term.IsTerminal(terminal.Fd()) {
+				end()
+				return
+			}
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var rooms = map[string]room{
 	"formats":   {[]string{"keyspace/formats"}, 5_805, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_721, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_576, ""},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_019, ""},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_043, ""},
 	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_854, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_450, ""},
 }
