@@ -127,6 +127,9 @@ func (p *program) suiteRow(ctx context.Context, on *loadServers, o *loadOptions,
 		}
 		result, err := judgeRow(r)
 		result.Name = row.Name
+		if o.repeat > 1 {
+			p.notes.note("%s: run %d of %d: %s", row.Name, i+1, o.repeat, result.Result)
+		}
 		if i == 0 || err != nil && mostSevere([]error{fault, err}, false) == err {
 			worst, fault = result, err
 		}

@@ -41,8 +41,11 @@ func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 			}
 		}
 	}
-	tokens := make(map[string]bool)                                        // of holders
-	for _, l := range s.Locks[:min(len(s.Locks), len(s.Locks)*len(all))] { // none if nobody waits
+	if len(all) == 0 {
+		return nil
+	}
+	tokens := make(map[string]bool) // of holders
+	for _, l := range s.Locks {
 		for _, h := range l.Holders {
 			tokens[h.ID] = !flags[h.ID] && !keyspace.SharedValue(h.ID)
 			if h.Addr != "" {

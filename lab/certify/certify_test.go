@@ -79,7 +79,7 @@ func TestHelpListsAndTheProtocolArePrinted(t *testing.T) {
 		"--help":              `go run ./certify \[KIND…\]`,
 		"--list":              `(?m)^late-unlock +the late release of a frozen holder$`,
 		"--list --exhaustive": `(?m)^PLAY +WHAT`,
-		"--protocol":          `(?s)"op":"hello".*import redis`,
+		"--protocol":          `(?s)"op":"hello".*set_nx`,
 	} {
 		out, _ := prints(t, 0, args)
 		matches(t, out, []string{want})
