@@ -24,13 +24,13 @@ type room struct {
 // rooms are the packages that the program links.
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_783, ""},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_987, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_631, ""},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_990, "7,300 when all views read the ledger of holds"},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_667, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_805, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_721, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_576, ""},
 	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_043, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_854, "13,050 when all views read the ledger of holds"},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_857, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_450, ""},
 }
 
@@ -42,7 +42,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_850
+	programLines = 80_900
 	testLines    = 59_500
 )
 

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"maps"
 	"net"
 	"slices"
@@ -21,6 +22,8 @@ import (
 // one lock. It is safe for concurrent use.
 type Cluster struct {
 	node func(addr string) (Client, error)
+
+	changing [64]sync.Mutex // by a hash of the key: a lock is compared and recorded by one watcher at a time
 
 	mu            sync.Mutex
 	failedAt      map[string]time.Time // nodes that did not answer, and when
@@ -247,6 +250,18 @@ func (c *Cluster) claim(key string, w *Watcher) (was candidate, ok bool) {
 	c.movedAway[o.watcher] = append(c.movedAway[o.watcher], key)
 	return o.last, true
 }
+
+// hold lets no other watcher change a lock until release is called.
+func (c *Cluster) hold(key string) (release func()) {
+	if c == nil {
+		return func() {}
+	}
+	m := &c.changing[maphash.String(keySeed, key)%uint64(len(c.changing))]
+	m.Lock()
+	return m.Unlock
+}
+
+var keySeed = maphash.MakeSeed()
 
 // record stores the state of a watcher's lock.
 func (c *Cluster) record(w *Watcher, l candidate) {

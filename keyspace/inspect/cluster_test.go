@@ -204,47 +204,48 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
 	began := time.Now()
-	for name, end := range map[string]func(from, to *Watcher, reads func(*Watcher, bool)){
-		"the old master's watcher reads last": func(from, to *Watcher, reads func(*Watcher, bool)) {
-			reads(to, true)
-			reads(from, false)
-			reads(to, false)
+	for name, end := range map[string]func(from, to *Watcher, reads func(*Watcher, string)){
+		"the old master's watcher reads last": func(from, to *Watcher, reads func(*Watcher, string)) {
+			reads(to, "token")
+			reads(from, "")
+			reads(to, "")
 		},
-		"it reads last, and the other one has ended": func(from, to *Watcher, reads func(*Watcher, bool)) {
-			reads(to, true)
-			reads(to, false)
-			reads(from, false)
+		"it reads last, and the other one has ended": func(from, to *Watcher, reads func(*Watcher, string)) {
+			reads(to, "token")
+			reads(to, "")
+			reads(from, "")
 		},
-		"it reads first, and the other read began before": func(from, to *Watcher, reads func(*Watcher, bool)) {
+		"it reads first, and the other read began before": func(from, to *Watcher, reads func(*Watcher, string)) {
 			to.times.readStart = began
-			reads(from, false)
-			reads(to, true)
+			reads(from, "")
+			reads(to, "token")
+		},
+		"both read the next holder, and its end": func(from, to *Watcher, reads func(*Watcher, string)) {
+			reads(to, "next")
+			reads(from, "next")
+			check.True(t, len(to.unreported.events) == 2 && len(from.unreported.events) == 0, "the next holder: %v and %v", to.unreported.events, from.unreported.events)
+			to.unreported.events = nil
+			reads(from, "")
+			reads(to, "")
 		},
 	} {
 		c := NewCluster(nil)
 		from, to := NewWatcher(NewScanner(rdb, ScanOptions{Cluster: c})), NewWatcher(NewScanner(rdb, ScanOptions{Cluster: c}))
-		reads := func(w *Watcher, exists bool) {
-			held := found(keyspace.Lock{Key: "lock:a", Node: w.reader.node, Holders: []keyspace.Holder{{ID: "token"}}})
-			d := w.newDiffer()
-			was, known := w.locks.known.get(held.lock.Key)
-			if ours := true; !known && exists {
-				if was, known, ours = w.adopt(held); !ours {
-					return
-				}
+		reads := func(w *Watcher, token string) {
+			var read *candidate
+			if token != "" {
+				held := found(keyspace.Lock{Key: "lock:a", Node: w.reader.node, Holders: []keyspace.Holder{{ID: token}}})
+				held.format, read = new(keyspace.Format), &held
 			}
-			switch {
-			case exists:
-				w.updateLock(was, held, known, &d)
-			case known:
-				w.times.readEnd = time.Now()
-				w.removeLock(was, &d)
-			}
+			w.times.readEnd = time.Now()
+			check.NoError(t, w.reconcileKey(t.Context(), "lock:a", read, new(changes), false, new(evictionCheck)))
 		}
-		reads(from, true)
+		reads(from, "token")
 		from.unreported.events = nil
 		end(from, to, reads)
 		var ends int
 		for _, w := range []*Watcher{from, to} {
+			w.dropMoved()
 			for _, e := range w.unreported.events {
 				check.True(t, e.Kind.Ends(), "%s: it is also %s", name, e.Kind)
 				ends++
@@ -254,7 +255,7 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 		}
 		check.True(t, ends == 1, "%s: %d ends", name, ends)
 		to.times.readStart = time.Now()
-		reads(to, true)
+		reads(to, "token")
 		check.True(t, len(to.unreported.events) > 0, "%s: the next hold is not reported", name)
 	}
 }

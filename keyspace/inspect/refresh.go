@@ -168,73 +168,88 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 // reconcile compares what was read with what is known, in the order of keys.
 func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]*candidate, c changes) error {
 	evictions := new(evictionCheck)
-	var events []keyspace.Event // of one key; reused
 	w.dropMoved()
 	renamed := w.renamed(keys, read)
 	for _, key := range keys {
-		was, known := w.locks.known.get(key)
-		now, exists := none, read[key] != nil
-		if exists {
-			now = *read[key]
-		}
-		if !known && exists {
-			var ours bool
-			if now.lock.Confidence < enough && w.possible.alike.isCrowded(keyspace.AlikeClass(key)) {
-				w.locks.ignored[key] = w.times.readStart
-				continue
-			}
-			if was, known, ours = w.adopt(now); !ours {
-				continue
-			}
-		}
-		if !known && !exists {
-			continue
-		}
-		name := cmp.Or(was.name, key)
-		if !exists && w.reader.unread[name] == movingKey {
-			w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
-			continue
-		}
-		if why := w.reader.unread[name]; why != "" && known && !exists {
-			w.locks.denied[key] = why
-			w.locks.readAgain(key, w.reader.conn.now.Add(checkEvery))
-			continue
-		}
-		delete(w.locks.denied, key)
-		was, open, err := w.settleNext(ctx, was, now, &c, evictions)
-		if err != nil {
+		if err := w.reconcileKey(ctx, key, read[key], &c, renamed[key], evictions); err != nil {
 			return err
 		}
-		if open {
-			continue
+	}
+	return nil
+}
+
+// reconcileKey compares what was read of a key, nil = nothing, with what is known. Meanwhile no other watcher of the
+// cluster changes the lock: each change is told once.
+func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate, c *changes, renamed bool, evictions *evictionCheck) error {
+	defer w.scanner.opts.Cluster.hold(key)()
+	was, known := w.locks.known.get(key)
+	now, exists := none, read != nil
+	if exists {
+		now = *read
+	}
+	if known && w.scanner.opts.Cluster.ownedByOther(key, w) {
+		return nil // dropMoved removes it
+	}
+	if !known && exists {
+		var ours bool
+		if now.lock.Confidence < enough && w.possible.alike.isCrowded(keyspace.AlikeClass(key)) {
+			w.locks.ignored[key] = w.times.readStart
+			return nil
 		}
-		reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
-		changed := w.reportedAt(key, c)
-		end := ending{kind: keyspace.Vanished}
-		if !renamed[key] {
-			if end, err = w.endingOf(ctx, was, now, c, evictions); err != nil {
-				return err
-			}
+		if was, known, ours = w.adopt(now); !ours {
+			return nil
 		}
-		if end.open {
-			continue
+	}
+	if !known && !exists {
+		return nil
+	}
+	if was.lastRead.After(w.times.readStart) { // by the watcher from which the lock came: this read is older
+		w.locks.readAgain(key, w.reader.conn.now)
+		return nil
+	}
+	name := cmp.Or(was.name, key)
+	if !exists && w.reader.unread[name] == movingKey {
+		w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
+		return nil
+	}
+	if why := w.reader.unread[name]; why != "" && known && !exists {
+		w.locks.denied[key] = why
+		w.locks.readAgain(key, w.reader.conn.now.Add(checkEvery))
+		return nil
+	}
+	delete(w.locks.denied, key)
+	was, open, err := w.settleNext(ctx, was, now, c, evictions)
+	if err != nil {
+		return err
+	}
+	if open {
+		return nil
+	}
+	reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
+	changed := w.reportedAt(key, *c)
+	end := ending{kind: keyspace.Vanished}
+	if !renamed {
+		if end, err = w.endingOf(ctx, was, now, *c, evictions); err != nil {
+			return err
 		}
-		delete(w.endings.pending, key)
-		d := w.newDiffer()
-		d.Events, d.Watched = events[:0], d.Watched && !renamed[key]
-		if w.locks.replaced[key] != nil {
-			d.Watched, d.MissedEvents = false, true
-			delete(w.locks.replaced, key)
-		}
-		d.Repeated, d.Reason, d.Possible, d.Reported = !c.of[key].repeated.IsZero(), end.kind, end.possible, changed
-		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, reportedAt)
-		switch {
-		case !exists:
-			w.removeLock(was, &d)
-		default:
-			w.updateLock(was, now, known, &d)
-		}
-		events = d.Events
+	}
+	if end.open {
+		return nil
+	}
+	delete(w.endings.pending, key)
+	d := w.newDiffer()
+	d.Watched = d.Watched && !renamed
+	if w.locks.replaced[key] != nil {
+		d.Watched, d.MissedEvents = false, true
+		delete(w.locks.replaced, key)
+	}
+	d.Repeated, d.Reason, d.Possible, d.Reported = !c.of[key].repeated.IsZero(), end.kind, end.possible, changed
+	d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, reportedAt)
+	switch {
+	case !exists:
+		w.removeLock(was, &d)
+	default:
+		w.updateLock(was, now, known, &d)
 	}
 	return nil
 }

@@ -361,8 +361,12 @@ func (w *Watcher) addFound(ctx context.Context, p *scanPass, found []candidate) 
 			continue
 		}
 		w.reader.conn.now = p.now
+		release := w.scanner.opts.Cluster.hold(c.lock.Key)
 		was, known, ours := w.adopt(c)
-		if !ours {
+		if newer := was.lastRead.After(w.times.readStart); !ours || newer {
+			if release(); newer {
+				w.locks.readAgain(c.lock.Key, time.Unix(0, 0))
+			}
 			continue
 		}
 		d := w.newDiffer()
@@ -371,12 +375,14 @@ func (w *Watcher) addFound(ctx context.Context, p *scanPass, found []candidate) 
 		if d.Watched && !asked {
 			r, err := w.readReplication(ctx)
 			if err != nil {
+				release()
 				return err
 			}
 			asked, loaded = true, r.role == "slave" || r.id != w.scan.history
 		}
 		d.Watched = d.Watched && !loaded
 		w.updateLock(was, c, known, &d)
+		release()
 	}
 	return nil
 }
