@@ -42,7 +42,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_900
+	programLines = 80_892
 	testLines    = 59_500
 )
 

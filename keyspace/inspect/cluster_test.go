@@ -225,7 +225,6 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 			reads(from, "next")
 			check.True(t, len(to.unreported.events) == 2 && len(from.unreported.events) == 0, "the next holder: %v and %v", to.unreported.events, from.unreported.events)
 			to.unreported.events = nil
-			reads(from, "")
 			reads(to, "")
 		},
 	} {
