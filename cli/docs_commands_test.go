@@ -285,6 +285,12 @@ func TestThePagesAreShort(t *testing.T) {
 	check.True(t, words <= 16_000, "the pages for people have %d words", words)
 }
 
+// Two commands of the README do everything on a machine with Go alone.
+func TestTheReadmeBeginsWithTheTwoCommands(t *testing.T) {
+	_, block, _ := strings.Cut(readText(t, "../README.md"), "```sh\n")
+	check.True(t, compiled(`^go run \. demo +#.*\ngo test \./\.\.\. +#`).MatchString(block), "the first block of the README is %.200s", block)
+}
+
 func TestTheHelpHasShortLinesAndExamplesThatExist(t *testing.T) {
 	t.Parallel()
 	root := Documentation()
