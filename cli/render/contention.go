@@ -20,6 +20,9 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 	Rows(&out, []Column{{"CLASS", 12, 0}, {"LOCKS", 0, 4}, {"HELD", 0, 0}, {"WAITERS", 0, 0}, {"TRIES/ACQ", 0, 3}, {"BLOCKED", 0, 0},
 		{"WORST HOLDER", 14, 0}, {"WAIT P50", 0, 0}, {"P99", 0, 2}, {"KNOWN BY", 0, 0}},
 		Each(r.Classes[:min(n, len(r.Classes))], func(c contention.Class) []string { return classRow(c, databases) }), width)
+	if len(r.Classes) == 0 {
+		out.WriteString("no lock was seen\n")
+	}
 	if len(r.Blames) > 0 {
 		out.WriteString("\nBlocked by\n")
 		blames := Each(r.Blames[:min(n, len(r.Blames))], func(b contention.Blame) []string {
@@ -49,7 +52,11 @@ func Orders(w io.Writer, r contention.Report, n, width int) error {
 	for _, s := range r.Orders[:min(n, len(r.Orders))] {
 		rows = append(rows, []string{ShortKey(s.First), ShortKey(s.Second), humanize.Count(s.Count), ShortKey(s.Owner)})
 	}
-	Rows(&out, []Column{{"FIRST", 12, 0}, {"THEN", 12, 0}, {"TIMES", 0, 0}, {"FIRST SEEN OF", 14, 0}}, rows, width)
+	if len(rows) == 0 {
+		out.WriteString("no owner was seen to acquire a lock while it held another\n")
+	} else {
+		Rows(&out, []Column{{"FIRST", 12, 0}, {"THEN", 12, 0}, {"TIMES", 0, 0}, {"FIRST SEEN OF", 14, 0}}, rows, width)
+	}
 	writeFindings(&out, r)
 	fmt.Fprintf(&out, "%s\n", watchedFor(r))
 	return Written(w, out.String())

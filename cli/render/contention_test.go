@@ -53,6 +53,11 @@ watched for 21 s, MONITOR ran for 2.0 s of it
 	got := out.String()
 	check.True(t, squeezed(got) == squeezed(want), "it prints\n%s\nwant\n%s", got, want)
 	out.Reset()
+	check.NoError(t, Orders(&out, someContention(), 10, 0))
+	check.NoError(t, Contention(&out, contention.Report{}, false, 10, 0))
+	check.Contains(t, out.String(), "no owner was seen to acquire", "without an order it prints")
+	check.Contains(t, out.String(), "\nno lock was seen\n", "without a lock it prints")
+	out.Reset()
 	r := someContention()
 	r.Monitored, r.Classes[0].Held = contention.Span{}, math.NaN() // it was watched for no time
 	check.True(t, classOf(r.Classes[0]).HeldShare == nil && *classOf(r.Classes[1]).HeldShare == 1, "the shares of the time are %+v", r.Classes)

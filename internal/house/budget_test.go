@@ -30,7 +30,7 @@ var rooms = map[string]room{
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_721, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_576, ""},
 	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_043, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_857, "13,050 when all views read the ledger of holds"},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_864, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_450, ""},
 }
 
@@ -42,8 +42,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_892
-	testLines    = 59_500
+	programLines = 80_899
+	testLines    = 59_511
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.

@@ -185,7 +185,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 	}
 	for _, l := range scan(t, rdb).Locks {
 		if l.Format == "suo" {
-			continue // its time is not text: see suo_test.go
+			continue // its time is not text
 		}
 		age, timed := want[l.Key]
 		got := l.Age(clock(t, rdb)).Duration

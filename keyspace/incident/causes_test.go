@@ -26,7 +26,7 @@ func TestThePageOfFindingsIsUpToDate(t *testing.T) {
 	for _, p := range keyspace.Causes() {
 		row, ok := rows[Cause(p.ID)]
 		if p.ID == string(Contended) {
-			row.proof = "it was held 80 % of the time, and clients waited 90 % of it" // shares.go decides
+			row.proof = "it was held 80 % of the time, and clients waited 90 % of it" // the story of contention decides
 		}
 		check.True(t, ok && row.says != nil && row.next != nil || p.ID == string(Contended), "no row of %s", p.ID)
 		if !listed[p.ID] {

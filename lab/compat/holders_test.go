@@ -158,12 +158,12 @@ func onServer(t *testing.T, f func(t *testing.T, addr string, p peer)) {
 	}
 }
 
-// needs62 skips a test of a library that does not work with a server before Redis 6.2: it sends SET with PXAT, or another
-// command of that version.
+// needs62 skips a test of a library that does not work with a server before Redis 6.2, or fails it if requirePeers is set: the
+// library sends SET with PXAT, or another command of that version.
 func needs62(t *testing.T, addr string) {
 	t.Helper()
 	if info := connect(t, addr).Info(t.Context(), "server").Val(); strings.Contains(info, "redis_version:6.0.") {
-		t.Skip("the library needs Redis 6.2")
+		lacks(t, "the library needs Redis 6.2 or later: put another redis-server on PATH")
 	}
 }
 
