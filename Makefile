@@ -85,7 +85,7 @@ DURATION ?= 10m
 
 .PHONY: simulate
 simulate: ## simulate random clients of package lock for DURATION (10m) under a fake clock; SEED=N repeats the choices
-	LOCKTOP_SIMULATE=$(DURATION) LOCKTOP_SEED=$(SEED) $(GO) test ./lock -run Simulation -v -timeout 0
+	cd lab && LOCKTOP_SIMULATE=$(DURATION) LOCKTOP_SEED=$(SEED) $(GO) test ./simulate -v -timeout 0
 
 ORDERS ?= 10000
 

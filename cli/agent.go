@@ -189,7 +189,7 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("", "--control needs --agents: how many, 1 to %d", loadgen.MaxAgents)
 	case o.files.events != "":
 		return usageErrorf("locktop agent --events does", "--events: the events stay with the agents")
-	case c.Sentinel():
+	case len(c.Sentinels) > 0:
 		return usageErrorf("name the master with --url", "agents do not ask Sentinels")
 	}
 	return nil
@@ -197,16 +197,9 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 
 // target returns the servers of a load, for agents on other machines.
 func (o *loadOptions) target(c *connect.Flags) (agents.Target, error) {
-	t := agents.Target{Cluster: c.Cluster()}
-	flags := []*connect.Flags{c}
-	if len(o.redlock) > 0 {
-		flags = nil
-		for _, url := range o.redlock {
-			flags = append(flags, c.WithURL("--redlock", url))
-		}
-	}
-	for _, f := range flags {
-		addr, db, err := f.Server()
+	t := agents.Target{Cluster: c.Cluster}
+	for _, node := range nodes(c, o.redlock) {
+		addr, db, err := node.Server()
 		if err != nil {
 			return t, err
 		}
@@ -252,14 +245,6 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 		return nil, nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
 	}
 	return load, control.Close, nil
-}
-
-// addAgents adds to a report what a load by agents knows.
-func (s *variant) addAgents(r *report.Result) {
-	if s.agents == nil {
-		return
-	}
-	r.Witness, r.Gaps, r.Agents = s.agents.Witness(), s.agents.Incomplete(), s.agents.Agents()
 }
 
 // agentFiles opens the file of an agent's events for a run.

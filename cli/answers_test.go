@@ -53,7 +53,7 @@ func (a *action) run(t *testing.T, then func(), args ...string) outcome {
 			then()
 		}
 	}()
-	got := locktop(t, append([]string{"release", "--write", "--yes", "--audit-log", a.log, "--timeout", "1s", "-u", "redis://" + a.proxy}, args...)...)
+	got := locktop(t, append([]string{"release", "--write", "--yes", "--audit-log", a.log, "--timeout", "3s", "-u", "redis://" + a.proxy}, args...)...)
 	<-done
 	return got
 }

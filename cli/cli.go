@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/tui"
 )
@@ -31,6 +32,7 @@ type program struct {
 	in io.Reader
 	output
 
+	session    *connect.Session
 	warned     []string     // of connections so far
 	interrupts *atomic.Bool // Ctrl-C belongs to a program of the user
 }
@@ -49,7 +51,7 @@ type output struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis would write into the screen
 
-	p := &program{in: stdin, output: output{stdout, messages{to: stderr, json: asksForJSON(args)}}, interrupts: new(atomic.Bool)}
+	p := &program{in: stdin, output: output{stdout, messages{to: stderr, json: asksForJSON(args)}}, session: new(connect.Session), interrupts: new(atomic.Bool)}
 	root := p.rootCommand()
 	ctx, stop := untilSignal(ctx, endSignals(root, args), p.interrupts)
 	defer stop()
@@ -192,7 +194,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 	}
 	cmdFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), r.monitor.flags(), own.flags())
 	root.SetHelpFunc(help)
-	root.SetUsageFunc(usage)
+	root.SetUsageFunc(func(cmd *cobra.Command) error { printUsage(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.whoCommand(), p.contentionCommand(), p.releaseCommand(), p.doctorCommand(),

@@ -130,7 +130,7 @@ func clusterClient(t *testing.T, c *servertest.Cluster) server.Client {
 	t.Helper()
 	var f connect.Flags
 	f.FlagSet()
-	target := check.Must(f.WithURL("--url", "redis://"+c.Addrs()[0]).AsCluster().Open(t.Context(), connect.Prompt{}))(t)
+	target := check.Must(new(connect.Session).Open(t.Context(), f.WithURL("--url", "redis://"+c.Addrs()[0]).AsCluster(), connect.Prompt{}))(t)
 	t.Cleanup(target.Close)
 	rdb, _, err := target.Writer()
 	check.NoError(t, err)

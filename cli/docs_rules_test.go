@@ -93,7 +93,7 @@ var docRules = []docRule{
 	{command: `^\./locktop agent `, way: stopped, prints: `waiting for work`, code: exitInterrupted, seed: whatever},
 	{command: `^for host in `, prints: `(?s)(waiting for work.*){4}`, seed: whatever},
 	{command: `^locktop scenarios --from .* > night.yaml$`, makes: "night.yaml", prints: `^rate: `, seed: whatever},
-	{command: `^locktop load --suite `, way: stopped, prints: `^locktop: [a-z-]+: (pass|fail|not judged)`, code: exitInterrupted, seed: whatever},
+	{command: `^locktop load --suite `, way: stopped, prints: `^locktop: [a-z-]+: (run 1 of \d+: )?(pass|fail|not judged)`, code: exitInterrupted, seed: whatever},
 	{command: `^locktop load .* --agents 4 `, way: stopped, prints: `^locktop: agent \d of 4: `, code: exitInterrupted, seed: whatever}, // then all four are there
 	{command: `^locktop load .* --json > `, way: stopped, prints: `"note":".* [1-9]\d* holding`, code: exitInterrupted, seed: whatever},
 	{command: `^(\./)?locktop load `, way: stopped, prints: `^locktop: .* [1-9]\d* holding`, code: exitInterrupted, seed: whatever},

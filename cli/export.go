@@ -173,6 +173,7 @@ type exportTarget struct {
 	name      string
 	line      string // flags for other commands
 	flags     *connect.Flags
+	session   connect.Session // of its own: targets may have passwords of their own
 	selection selection
 	meter     inspect.Meter
 	open      *connect.Target // nil: not connected yet
@@ -214,12 +215,12 @@ func (t *exportTarget) prepare() error {
 		return err
 	}
 	t.selection.databases = t.flags.AllDatabases()
-	if t.name, err = t.flags.Title(); err != nil {
+	r, err := t.flags.Resolve()
+	if err != nil {
 		return err
 	}
-	t.name = cmp.Or(of.Name, t.name)
-	t.line, err = t.flags.Line()
-	return err
+	t.name, t.line = cmp.Or(of.Name, r.Name()), r.Line()
+	return nil
 }
 
 // openTargets connects to each target. It returns an error only for flags that are wrong,
@@ -242,7 +243,7 @@ func (e *export) openTargets(ctx context.Context) error {
 
 // connect connects to the target and starts to watch it.
 func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
-	open, err := t.flags.Open(ctx, p)
+	open, err := t.session.Open(ctx, t.flags, p)
 	if err != nil {
 		return err
 	}

@@ -267,7 +267,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", servertest.SentinelMaster, port)}, lines...)
-	s := check.Must(server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"}))(t)
+	s := check.Must(server.StartChild(ctx, servertest.WithConfig(strings.Join(config, "\n")+"\n", "--sentinel")))(t)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
 }

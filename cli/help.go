@@ -78,11 +78,6 @@ func meanings(problems []keyspace.Problem) string {
 	return all
 }
 
-func usage(cmd *cobra.Command) error {
-	printUsage(cmd.OutOrStderr(), cmd)
-	return nil
-}
-
 func printUsage(out io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(out, "Usage:\n")
 	if cmd.Runnable() {
@@ -154,20 +149,22 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // typeName returns the type of a flag's value in words.
 func typeName(f *pflag.Flag) string {
+	switch f.Name {
+	case "db":
+		return "number of a database, or all"
+	case "overdue":
+		return "limit, like jobs:*=2h, leader=never or 30m"
+	}
 	switch f.Value.Type() {
 	case "int":
 		return "number"
 	case "uint16":
 		return "number from 0 to 65535"
-	case "database":
-		return "number of a database, or all"
-	case "limit":
-		return "limit, like jobs:*=2h, leader=never or 30m"
 	case "budget":
 		return "share, like 2%, 10% or full"
 	case "duration":
 		return "duration, like 500ms or 10s"
-	case "bool":
+	case "bool", "boolfunc":
 		return "true or false"
 	default:
 		return "value"

@@ -90,7 +90,7 @@ func completeKeys(c *connect.Flags, s *selection) cobra.CompletionFunc {
 		if len(args) > 0 || applyContext(c, s, nil, nil) != nil || c.Interactive() {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		t, err := c.Open(ctx, connect.Prompt{})
+		t, err := new(connect.Session).Open(ctx, c, connect.Prompt{})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -126,9 +126,9 @@ func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key stri
 		return err
 	}
 	if asJSON {
-		err = render.JSON(p.out, inspectionOf(&r.flags, g, l))
+		err = render.JSON(p.out, inspectionOf(r.target.Resolved, g, l))
 	} else {
-		err = writeInspection(p.out, &r.flags, g, l)
+		err = writeInspection(p.out, r.target.Resolved, g, l)
 	}
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ type remedy struct {
 	reason   string
 }
 
-func remedyFor(c *connect.Flags, l keyspace.Lock, marks []string) remedy {
+func remedyFor(c *connect.Resolved, l keyspace.Lock, marks []string) remedy {
 	command, err := keyspace.ExactCommand(formats.WithUserPatterns(marks), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
@@ -261,11 +261,8 @@ func remedyFor(c *connect.Flags, l keyspace.Lock, marks []string) remedy {
 // releaseLine returns a shell command in which locktop releases the lock on the
 // servers of c; "" if the key is too long for a command. The command contains no
 // password and asks for one if necessary.
-func releaseLine(c *connect.Flags, l keyspace.Lock, marks []string) string {
-	flags, err := c.Arguments(l.DB)
-	if err != nil {
-		return ""
-	}
+func releaseLine(c *connect.Resolved, l keyspace.Lock, marks []string) string {
+	flags := c.Arguments(l.DB)
 	for _, mark := range marks {
 		if strings.HasPrefix(l.Format, "marked") { // no other format needs it
 			flags = append(flags, "--lock", mark)
@@ -276,7 +273,7 @@ func releaseLine(c *connect.Flags, l keyspace.Lock, marks []string) string {
 }
 
 // writeInspection prints a lock for people.
-func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Lock) error {
+func writeInspection(w io.Writer, c *connect.Resolved, g inspection, l keyspace.Lock) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(l.Key))
 	line := func(name, format string, args ...any) {
@@ -352,7 +349,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 
 // wakeCommand returns the redis-cli command that wakes the next waiter of a free lock; "" if
 // there is none.
-func wakeCommand(c *connect.Flags, l keyspace.Lock, at time.Time) string {
+func wakeCommand(c *connect.Resolved, l keyspace.Lock, at time.Time) string {
 	return keyspace.WakeCommand(formats.All(), l, at, c.RedisCLI()...)
 }
 
@@ -483,7 +480,7 @@ type jsonInspection struct {
 	WakeCommand    string         `json:"wake_command,omitzero"`      // of redis-cli: it wakes the next waiter of a free lock
 }
 
-func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
+func inspectionOf(c *connect.Resolved, g inspection, l keyspace.Lock) jsonInspection {
 	r := remedyFor(c, l, g.marks)
 	return jsonInspection{
 		render.HeadOf(g.Snapshot), render.LockOf(l, g.At, g.Findings[l.ID()]),

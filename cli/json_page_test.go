@@ -18,6 +18,7 @@ import (
 	"locktop/internal/servertest"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 	"locktop/keyspace/incident"
 	"locktop/keyspace/inspect"
 	"locktop/loadgen"
@@ -274,13 +275,14 @@ func printRareKeys(p jsonPage) {
 	view := render.NewView(snap, false)
 	var c connect.Flags
 	c.FlagSet()
+	to := check.Must(c.Resolve())(p)
 	prints := func(section string, print func(io.Writer) error) {
 		var out strings.Builder
 		check.NoError(p, print(&out))
 		p.hasEach(section, out.String())
 	}
 	for section, document := range map[string]any{
-		"list": render.DocumentOf(view), "inspect": inspectionOf(&c, inspection{View: view}, queue),
+		"list": render.DocumentOf(view), "inspect": inspectionOf(to, inspection{View: view}, queue),
 		"doctor": diagnosisOf("", view, snap).json(),
 		"watch": render.EventOf(keyspace.Event{At: now, Kind: keyspace.Stolen, Possible: []keyspace.EventKind{keyspace.Released}, Lock: l, Holder: keyspace.Holder{ID: "v", Since: now.Add(-time.Second), Late: time.Second},
 			Waiter: keyspace.Waiter{ID: "w"}, Held: time.Second}),
@@ -291,8 +293,8 @@ func printRareKeys(p jsonPage) {
 			seen:    inspect.Investigation{Suspicion: keyspace.Suspicion{Changes: 3, Hits: 2, Left: 1, Renewers: make([]keyspace.Client, 2)}}}),
 		"contention": render.ContentionOf(contention.Report{
 			Watched: contention.Span{From: now, Until: now.Add(time.Minute)}, Monitored: contention.Span{From: now, Until: now.Add(time.Minute)},
-			Classes: []contention.Class{{Source: contention.Asked}, {Source: contention.Seen, Attempts: 1, Worst: "web-1", WorstShare: 1, P50: contention.Quantile{AtLeast: true}, P99: contention.Quantile{AtLeast: true}}},
-			Blames:  []contention.Blame{{Lock: id, Source: contention.Asked, Holder: "web-1"}},
+			Classes: []contention.Class{{Source: holds.Asked}, {Source: holds.Seen, Attempts: 1, Worst: "web-1", WorstShare: 1, P50: contention.Quantile{AtLeast: true}, P99: contention.Quantile{AtLeast: true}}},
+			Blames:  []contention.Blame{{Lock: id, Source: holds.Asked, Holder: "web-1"}},
 			Waits:   []contention.Blocked{{Lock: id, Holder: "web-1", Waiter: "web-2", Waited: time.Second}}, Orders: []keyspace.Step{{First: "a", Second: "b", Count: 1, Owner: "web-1"}},
 		}, snap, 9),
 		"release": jsonRelease{Head: render.HeadOf(snap), TTLMS: 1, Owner: "web-1", Locks: []jsonReleased{{Holders: []render.Holder{}, Error: "changed"}}},

@@ -164,14 +164,12 @@ func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, ar
 
 // scenario returns the named scenario with the changes of the flags.
 func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
-	var s loadgen.Scenario
+	s := loadgen.Scenario{}.WithClient(o.exec)
 	if len(args) > 0 {
 		var err error
 		if s, err = namedScenario(args[0], o.exec); err != nil {
 			return s, err
 		}
-	} else if o.exec != "" {
-		s = s.WithClient(o.exec)
 	}
 	s, err := o.changed(s)
 	if err != nil {
@@ -258,10 +256,7 @@ func (o *loadOptions) readBaselines() error {
 // "", it has client processes of this command instead of its own clients.
 func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	if s, found := scenarios.Find(name); found {
-		if exec != "" {
-			s = s.WithClient(exec)
-		}
-		return s, nil
+		return s.WithClient(exec), nil
 	}
 	file, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -270,12 +265,7 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	if err != nil {
 		return loadgen.Scenario{}, fmt.Errorf("read the scenario: %w", err)
 	}
-	var s loadgen.Scenario
-	if exec != "" {
-		s, err = loadgen.ParseWithClient(file, exec)
-	} else {
-		s, err = loadgen.Parse(file)
-	}
+	s, err := loadgen.ParseWithClient(file, exec)
 	if err != nil {
 		return s, usageErrorf("", "%s: %v", name, err)
 	}

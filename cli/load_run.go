@@ -51,7 +51,7 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 		}
 	}()
 	for i, scenario := range scenarios {
-		s, err := o.openVariant(ctx, on, scenario, i)
+		s, err := o.openVariant(on, scenario, i)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (p *program) drive(ctx context.Context, o *loadOptions, variants []*variant
 }
 
 // openVariant creates a variant: a run with its files and its history.
-func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
+func (o *loadOptions) openVariant(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
 		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
@@ -162,7 +162,9 @@ func (s *variant) result(earlier *report.Baseline) report.Result {
 	if s.stopErr != nil {
 		r.Unclean = s.stopErr.Error()
 	}
-	s.addAgents(&r)
+	if s.agents != nil {
+		r.Witness, r.Gaps, r.Agents = s.agents.Witness(), s.agents.Incomplete(), s.agents.Agents()
+	}
 	return r
 }
 
@@ -193,7 +195,7 @@ func verdictError(r report.Result) error {
 	switch {
 	case r.Metrics.Acquired == 0:
 		return noLockAcquired(r.Metrics)
-	case !v.Safe:
+	case !v.Safe && !v.Doubtful:
 		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", widget.Plain(r.Lock()), v.Text())}
 	case len(v.Missed) > 0:
 		return &exitError{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}

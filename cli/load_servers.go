@@ -85,13 +85,10 @@ func notLocal(hint, remote string) error {
 
 // dialNodes connects to the servers of a quorum.
 func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOptions) (*loadServers, error) {
-	if err := c.AskPassword(ctx, p.prompt()); err != nil { // once for all nodes
-		return nil, err
-	}
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	var titles []string
-	for _, url := range o.redlock {
-		t, err := p.dialLocal(ctx, c.WithURL("--redlock", url), o.force)
+	for _, node := range nodes(c, o.redlock) {
+		t, err := p.dialLocal(ctx, node, o.force)
 		if err != nil {
 			g.close()
 			return nil, err
@@ -175,7 +172,7 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	if err := o.options.checkAgents(c); err != nil {
 		return err
 	}
-	for _, one := range o.nodes(c) {
+	for _, one := range nodes(c, c.Redlock) {
 		if remote, err := one.Remote(); err != nil {
 			return err
 		} else if remote != "" {
@@ -185,19 +182,19 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	return nil
 }
 
-// nodes returns the flags of each server of a Redlock, or those of c.
-func (o *ownLoad) nodes(c *connect.Flags) []*connect.Flags {
-	if len(c.Redlock()) == 0 {
+// nodes returns the flags of each server of a Redlock with these addresses, or those of c.
+func nodes(c *connect.Flags, redlock []string) []*connect.Flags {
+	if len(redlock) == 0 {
 		return []*connect.Flags{c}
 	}
-	return render.Each(c.Redlock(), func(url string) *connect.Flags { return c.WithURL("--redlock", url) })
+	return render.Each(redlock, func(url string) *connect.Flags { return c.WithURL("--redlock", url) })
 }
 
 // scenes returns the scenes that the servers can play: those of a quorum with --redlock, else the others.
 func (o *ownLoad) scenes(c *connect.Flags) []loadgen.Scenario {
-	on := loadgen.Servers{Nodes: make([]loadgen.RedisClient, len(c.Redlock()))}
+	on := loadgen.Servers{Nodes: make([]loadgen.RedisClient, len(c.Redlock))}
 	return slices.DeleteFunc(o.clients(scenarios.All()...), func(s loadgen.Scenario) bool {
-		return s.Lock.Kind != loadgen.Exec && s.Lock.Kind.Quorum() != (len(c.Redlock()) > 0) || on.Supports(s) != nil
+		return s.Lock.Kind != loadgen.Exec && s.Lock.Kind.Quorum() != (len(c.Redlock) > 0) || on.Supports(s) != nil
 	})
 }
 
@@ -227,7 +224,7 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	s := demo.Scenario(max(ownClients, o.options.agents))
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
-	o.options.redlock = o.connection.Redlock()
+	o.options.redlock = o.connection.Redlock
 	if len(o.options.redlock) > 0 {
 		s.Lock.Kind = loadgen.Redlock
 	}

@@ -97,10 +97,7 @@ func (p *program) runSuite(ctx context.Context, c *connect.Flags, o *loadOptions
 // [exitError], means that the client does not work at all.
 func (p *program) suiteRow(ctx context.Context, on *loadServers, o *loadOptions, row loadgen.Scenario) (report.Row, error) {
 	worst := report.Row{Name: row.Name, Result: report.NotJudged}
-	if o.exec != "" {
-		row = row.WithClient(o.exec)
-	}
-	s, err := o.changed(row)
+	s, err := o.changed(row.WithClient(o.exec))
 	if err == nil {
 		err = s.Validate()
 	}
@@ -144,7 +141,7 @@ func (p *program) suiteRow(ctx context.Context, on *loadServers, o *loadOptions,
 func (p *program) runRow(ctx context.Context, on *loadServers, o *loadOptions, s loadgen.Scenario) (r report.Result, why string, err error) {
 	filed := *o
 	filed.files = outputFiles{}
-	v, err := filed.openVariant(ctx, on, s, 0)
+	v, err := filed.openVariant(on, s, 0)
 	if err != nil {
 		return r, err.Error(), nil
 	}
@@ -175,6 +172,9 @@ func judgeRow(r report.Result) (report.Row, error) {
 	}
 	seed := fmt.Sprintf(" (--seed %d)", r.Scenario.Seed)
 	switch code := (*exitError)(nil); {
+	case err != nil && r.Metrics.Acquired == 0 && r.Metrics.Violations.Broken() == 0 && (r.Metrics.Errors == 0 || strings.Contains(r.Metrics.LastErr, loadgen.ErrNoHello.Error())):
+		row.Result, row.Why = report.NotJudged, err.Error() // the clients got no CPU time
+		err = &exitError{code: exitThreshold, err: err}
 	case err == nil && r.Metrics.Acquired < 2:
 		row.Result, row.Why = report.NotJudged, "one hold shows no exclusion"
 	case err == nil && !struck:

@@ -98,7 +98,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 	long(t, "it runs a load on a cluster for seconds")
 	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
-		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "2s")
+		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "2s", "--threshold", "outage.longest < 1m")
 		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Figures["acquired.count"] == 0 || doc.Figures["errors.count"] > 0 {
 			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Figures)
 		}

@@ -116,7 +116,7 @@ type monitorChild struct {
 }
 
 // startMonitor starts a process that runs MONITOR on a server.
-func startMonitor(ctx context.Context, c *connect.Flags, addr string, task monitorTask) (*monitorChild, error) {
+func startMonitor(ctx context.Context, c *connect.Resolved, addr string, task monitorTask) (*monitorChild, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, fmt.Errorf("run MONITOR in a process of its own: %w", err)
@@ -163,7 +163,7 @@ func (m *monitorChild) end() error {
 }
 
 // monitorInChild runs [inspect.Monitor] in a child process.
-func monitorInChild(ctx context.Context, c *connect.Flags, addr string, q inspect.MonitorQuery) (inspect.Sighting, error) {
+func monitorInChild(ctx context.Context, c *connect.Resolved, addr string, q inspect.MonitorQuery) (inspect.Sighting, error) {
 	m, err := startMonitor(ctx, c, addr, monitorTask{MonitorQuery: q})
 	if err != nil {
 		return inspect.Sighting{}, err
@@ -189,7 +189,7 @@ type lockMonitor struct {
 }
 
 // startLockMonitor starts a lockMonitor for the commands of some names.
-func startLockMonitor(ctx context.Context, c *connect.Flags, addr string, names []string, window time.Duration, maxPerSecond int) (*lockMonitor, error) {
+func startLockMonitor(ctx context.Context, c *connect.Resolved, addr string, names []string, window time.Duration, maxPerSecond int) (*lockMonitor, error) {
 	child, err := startMonitor(ctx, c, addr, monitorTask{MonitorQuery: inspect.MonitorQuery{Window: window}, Names: names, MaxPerSecond: maxPerSecond})
 	if err != nil {
 		return nil, err
@@ -201,13 +201,7 @@ func startLockMonitor(ctx context.Context, c *connect.Flags, addr string, names 
 
 // listen takes the answers of the child.
 func (m *lockMonitor) listen(ctx context.Context) {
-	open := true
-	begin := func() {
-		if open {
-			close(m.began)
-		}
-		open = false
-	}
+	begin := sync.OnceFunc(func() { close(m.began) })
 	defer begin()
 	for {
 		a, err := m.child.answer(ctx)
@@ -300,7 +294,7 @@ func monitorAsChild(ctx context.Context, c *connect.Flags, in io.Reader, to io.W
 	task.Window = min(task.Window, maxMonitorTime+maxMonitorMore)           // it is limited here, too
 	time.AfterFunc(task.Window+connecting, func() { os.Exit(exitFailure) }) // whatever hangs
 	out := gob.NewEncoder(to)
-	t, err := c.Open(ctx, connect.Prompt{In: strings.NewReader(task.Password + "\n"), Out: io.Discard})
+	t, err := new(connect.Session).Open(ctx, c, connect.Prompt{In: strings.NewReader(task.Password + "\n"), Out: io.Discard})
 	if err != nil {
 		return out.Encode(monitorAnswer{Error: err.Error()})
 	}

@@ -54,7 +54,7 @@ func (m *monitoring) start(ctx context.Context, window time.Duration, force bool
 				return err
 			}
 		}
-		one, err := startLockMonitor(ctx, &m.flags, addr, m.names, window+maxMonitorMore, limit)
+		one, err := startLockMonitor(ctx, m.target.Resolved, addr, m.names, window+maxMonitorMore, limit)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (r *whoRun) prove(ctx context.Context) error {
 	}
 	line := r.program.newProgressLine()
 	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
-	seen, err := monitorInChild(ctx, &r.flags, r.scanner.Addr(), q)
+	seen, err := monitorInChild(ctx, r.target.Resolved, r.scanner.Addr(), q)
 	line.clear()
 	switch {
 	case errors.Is(err, inspect.ErrNotSighted):

@@ -222,20 +222,15 @@ func (e *export) closeRecordings() {
 // byteSize is a flag with a number of bytes. It accepts 500MB, 1GiB and plain numbers.
 type byteSize int64
 
-// byteUnit is a unit of a byteSize.
-type byteUnit struct {
+// byteUnits are the units of a byteSize, the largest first.
+var byteUnits = []struct {
 	name string
 	size int64
-}
-
-// byteUnits returns the units, the largest first.
-func byteUnits() []byteUnit {
-	return []byteUnit{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1}}
-}
+}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1}}
 
 // String implements [pflag.Value].
 func (s *byteSize) String() string {
-	for _, u := range byteUnits() {
+	for _, u := range byteUnits {
 		if n := int64(*s) / u.size; n > 0 && n*u.size == int64(*s) {
 			return strconv.FormatInt(n, 10) + u.name
 		}
@@ -245,7 +240,7 @@ func (s *byteSize) String() string {
 
 // Set implements [pflag.Value].
 func (s *byteSize) Set(text string) error {
-	for _, u := range byteUnits() {
+	for _, u := range byteUnits {
 		number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(u.name))
 		if !ok {
 			continue

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,6 @@ type releaseOptions struct {
 	json        bool
 	token       string
 	giveTTL     time.Duration
-	byOwner     bool // --owner names the holder
 
 	given func(flag string) bool
 }
@@ -49,17 +49,16 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 // releaseRun is a run of release.
 type releaseRun struct {
 	*program
-	flags     connect.Flags
-	selection selection
-	options   releaseOptions
-	target    *connect.Target
+	reading
+	options releaseOptions
 }
 
 func (p *program) releaseCommand() *cobra.Command {
 	var k keyFlags
 	r := &releaseRun{program: p}
 	s, o := &r.selection, &r.options
-	cmd := &cobra.Command{
+	r.may = &o.writeFlags
+	return p.complete(&cobra.Command{
 		Use:   "release {KEY | --owner NAME} [flags]",
 		Short: "Release exactly one hold of another client, or all of its locks",
 		Long: `Ends the hold of a lock. The script checks on the server that the lock has not
@@ -85,44 +84,22 @@ $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or wh
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.owner != "" {
-				return r.releaseOwner(cmd.Context())
-			}
-			return r.release(cmd.Context(), k.key)
-		},
-	}
-	cmd.ValidArgsFunction = completeKeys(&r.flags, s)
-	cmdFlags(cmd, r.flags.FlagSet(), s.flags(), k.flags(), o.flags())
-	return cmd
-}
-
-// open applies the context, checks the flags and connects.
-func (r *releaseRun) open(ctx context.Context) (err error) {
-	o := &r.options
-	if err := applyContext(&r.flags, &r.selection, nil, &o.writeFlags); err != nil {
-		return err
-	}
-	if err := errors.Join(r.selection.check(), o.check(), o.writeFlags.check(&r.flags)); err != nil {
-		return err
-	}
-	r.flags.UseMasters()
-	if r.target, err = r.connect(ctx, &r.flags); err != nil {
-		return err
-	}
-	if master := r.target.Master(ctx); master != "" {
-		r.target.Close()
-		return usageErrorf("", "nothing was changed: %s is a replica; use the address of its master, %s", r.target.Title, master)
-	}
-	return nil
+	}, &r.reading, func() error {
+		r.flags.PreferReplica = false // what will be changed is read where it is changed
+		return cmp.Or(o.check(s.owner != ""), o.writeFlags.check(&r.flags))
+	}, func(ctx context.Context, _ *reading, _ []string) error {
+		if master := r.target.Master(ctx); master != "" {
+			return usageErrorf("", "nothing was changed: %s is a replica; use the address of its master, %s", r.target.Title, master)
+		}
+		if s.owner != "" {
+			return r.releaseOwner(ctx)
+		}
+		return r.release(ctx, k.key)
+	}, k.flags(), o.flags())
 }
 
 // release acts on the lock under a key.
 func (r *releaseRun) release(ctx context.Context, key string) error {
-	if err := r.open(ctx); err != nil {
-		return err
-	}
-	defer r.target.Close()
 	o := &r.options
 	asks := o.write && !o.yes && isTerminal(r.in)
 	g, seen, err := r.inspectLock(ctx, r.target, &r.selection, key, repeated{30, 100 * time.Millisecond, func(l *keyspace.Lock, now time.Time) bool {
@@ -169,7 +146,7 @@ func (r *releaseRun) release(ctx context.Context, key string) error {
 
 // command returns the exact command of redis-cli for a lock.
 func (r *releaseRun) command(l keyspace.Lock) (string, error) {
-	command, err := keyspace.ExactCommand(r.selection.formats(), r.options.action(), l, r.options.giveTTL, r.flags.RedisCLI()...)
+	command, err := keyspace.ExactCommand(r.selection.formats(), r.options.action(), l, r.options.giveTTL, r.target.RedisCLI()...)
 	return command, errorOf(err)
 }
 
@@ -333,13 +310,15 @@ func errorOf(err error) error {
 	}
 }
 
-func (o *releaseOptions) check() error {
+// check returns an error for flags that contradict each other. byOwner means that --owner names
+// the holder.
+func (o *releaseOptions) check(byOwner bool) error {
 	switch {
 	case o.given("give-ttl") && o.giveTTL < time.Millisecond:
 		return usageErrorf("like --give-ttl 30s", "--give-ttl must be at least 1ms")
 	case o.given("token") && o.token == "":
 		return usageErrorf("is its shell variable set?", "--token is empty")
-	case o.production && o.yes && o.token == "" && !o.byOwner:
+	case o.production && o.yes && o.token == "" && !byOwner:
 		return usageErrorf("", "on production, --yes needs --token, which names the holder")
 	case o.dryRun && o.write:
 		return usageErrorf("", "--dry-run and --write contradict each other")

@@ -16,11 +16,6 @@ import (
 // releaseOwner acts on all locks of the holder of --owner, after one question.
 func (r *releaseRun) releaseOwner(ctx context.Context) error {
 	s, o := &r.selection, &r.options
-	o.byOwner = true
-	if err := r.open(ctx); err != nil {
-		return err
-	}
-	defer r.target.Close()
 	snap, err := s.scanOf(r.target, nil).Snapshot(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()

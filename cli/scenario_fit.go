@@ -174,7 +174,7 @@ func (c *holdCollector) event(e *keyspace.Event) {
 }
 
 // add adds a hold whose begin was seen.
-func (c *holdCollector) add(h *holds.Hold, _ holds.Past) {
+func (c *holdCollector) add(h *holds.Hold) {
 	read, _ := h.From.Latest()
 	l, acquired := c.locks[h.Lock]
 	if h.From.Grade == holds.NotAfter || !acquired {

@@ -115,13 +115,13 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 		return err
 	}
 	if may.write {
-		c.UseMasters()
+		c.PreferReplica = false // what will be changed is read where it is changed
 	}
 	t, err := r.connect(ctx, c)
 	if err != nil {
 		return err
 	}
-	g := &connector{connection: c, selection: r.selection, writeFlags: may, monitor: r.monitor, target: t}
+	g := &connector{session: r.session, connection: c, selection: r.selection, writeFlags: may, monitor: r.monitor, target: t}
 	defer g.close()
 	if may.write {
 		if _, err := g.allowWrite(ctx, true); err != nil {
@@ -136,8 +136,8 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 	if own.refusal(c, may) == nil {
 		w.Loader = own
 		w.Scenes = own.scenes(c)
-		for _, node := range own.nodes(c) {
-			if addr, _, err := node.Server(); err == nil && len(c.Redlock()) > 0 {
+		for _, node := range nodes(c, c.Redlock) {
+			if addr, _, err := node.Server(); err == nil && len(c.Redlock) > 0 {
 				w.Quorum = append(w.Quorum, addr)
 			}
 		}
@@ -181,6 +181,7 @@ func (r *screenRun) needsTerminal() error {
 // connector connects the screen to another database of the same servers or to other
 // key patterns. It closes the previous target.
 type connector struct {
+	session    *connect.Session
 	connection *connect.Flags
 	selection  selection
 	writeFlags writeFlags
@@ -211,7 +212,7 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 	if err := g.writeFlags.check(c); err != nil {
 		return tui.Config{}, err
 	}
-	t, err := c.Open(ctx, connect.Prompt{})
+	t, err := g.session.Open(ctx, c, connect.Prompt{})
 	if err != nil {
 		return tui.Config{}, err
 	}
@@ -228,7 +229,7 @@ func (g *connector) allowWrite(_ context.Context, on bool) (tui.Executor, error)
 		return nil, nil
 	}
 	err := g.writeFlags.check(g.connection)
-	if err == nil && g.connection.PrefersReplicas() {
+	if err == nil && g.connection.PreferReplica {
 		err = errors.New("with --prefer-replica the screen reads replicas, and actions change masters")
 	}
 	if err == nil && g.log == nil {
@@ -253,14 +254,14 @@ func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, 
 	s := g.selection
 	s.ownReads, s.rescans = new(inspect.OwnReads), new(atomic.Int64)
 	options := s.optionsOf(t)
-	source, err := g.monitor.monitored(ctx, &reading{*g.connection, s, t}, s.watchOf(t, options))
+	source, err := g.monitor.monitored(ctx, &reading{selection: s, target: t}, s.watchOf(t, options))
 	if err != nil {
 		return tui.Config{}, err
 	}
 	w := tui.Config{
 		Source: s.selected(source), Store: &rawReader{selection: &s, client: t.ClientOf},
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
-		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
+		Title: t.Title, Connector: g, RedisCLI: t.RedisCLI(),
 		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
 	}
 	if g.writeFlags.write {

@@ -51,7 +51,8 @@ func (m isolated) Run() int {
 	defer func() { _ = remove() }()
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
-	return servertest.Tests{M: m.M, Parallel: 20}.Run()
+	// The tests of the first tier mostly wait; those of the long tier start servers and programs.
+	return servertest.Tests{M: m.M, Parallel: testtier.Size(20, 6, 6)}.Run()
 }
 
 // socketDir is t.TempDir with a short path, because that of a socket has about 100 bytes at most.

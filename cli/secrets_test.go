@@ -69,8 +69,11 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 			{"--context file", "", []string{"--context", "file"}, nil},
 			{"--redlock", "", []string{"--redlock", url}, nil},
 		}
-		for _, way := range ways {
-			for _, command := range every(home, n) {
+		for i, way := range ways {
+			for j, command := range every(home, n) {
+				if !good && (i+j)%4 != 0 { // what fails to connect fails in the same way: each way has a part of the commands
+					continue
+				}
 				if command[0] == "load" && strings.HasPrefix(way.name, "--context") || command[0] == "load" && way.name == "--redlock" && !good {
 					continue
 				}

@@ -49,7 +49,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; GLOB=owner:FIELD,until:FIELD says what fields of a hash or a JSON object mean: owner, mode, count, since or until; may be repeated")
 	set.BoolVar(&s.all, "all", false, "also show keys that may be locks, except names that hundreds of keys share")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
-	set.Var(&s.limits, "overdue", "limit of a hold as `GLOB=TIME`, like jobs:*=2h or leader=never, or 30m for all keys; may be repeated, the first match counts")
+	set.Func("overdue", "limit of a hold as `GLOB=TIME`, like jobs:*=2h or leader=never, or 30m for all keys; may be repeated, the first match counts", s.limits.Set)
 	set.Var(&s.budget, "budget", "`share` of the server's CPU time that locktop may use, as 2% or full")
 	return set
 }
@@ -165,16 +165,6 @@ type limits []inspect.Overdue
 // never is longer than any hold.
 const never time.Duration = math.MaxInt64
 
-// String returns the value as the flag accepts it.
-func (l *limits) String() string {
-	return strings.Join(render.Each(*l, func(o inspect.Overdue) string {
-		if o.After == never {
-			return o.Glob + "=never"
-		}
-		return o.Glob + "=" + o.After.String()
-	}), " ")
-}
-
 // Set adds a limit. The glob may contain =, the duration may not.
 func (l *limits) Set(s string) error {
 	glob, text := "*", s
@@ -191,9 +181,6 @@ func (l *limits) Set(s string) error {
 	*l = append(*l, inspect.Overdue{Glob: glob, After: after})
 	return nil
 }
-
-// Type returns the name of the type for error messages.
-func (l *limits) Type() string { return "limit" }
 
 // budget is the value of --budget: the share of a server's time that scans may
 // use. Zero means the default.

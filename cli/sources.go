@@ -22,7 +22,7 @@ import (
 
 // connect connects by the flags. It asks for the password and warns of what is unsafe.
 func (p *program) connect(ctx context.Context, c *connect.Flags) (*connect.Target, error) {
-	return c.Open(ctx, p.prompt())
+	return p.session.Open(ctx, c, p.prompt())
 }
 
 // prompt returns the prompt for a connection. It warns once of what is the same for several
@@ -38,25 +38,27 @@ func (p *program) prompt() connect.Prompt {
 	}}
 }
 
-// reading is a run of a command that only reads: its connection and its selection.
+// reading is a run of a command that connects: its connection and its selection.
 type reading struct {
 	flags connect.Flags
 	selection
+	may    *writeFlags // nil: the command only reads
 	target *connect.Target
 }
 
 // readCommand completes a command that connects, only reads and runs. Its flags are those of the
 // connection, of the selection and of sets. check looks at the flags before the connection.
 func (p *program) readCommand(cmd *cobra.Command, check func() error, run func(context.Context, *reading, []string) error, sets ...*pflag.FlagSet) *cobra.Command {
-	var r reading
+	return p.complete(cmd, new(reading), check, run, sets...)
+}
+
+// complete is readCommand for a run that may write, too.
+func (p *program) complete(cmd *cobra.Command, r *reading, check func() error, run func(context.Context, *reading, []string) error, sets ...*pflag.FlagSet) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if err := check(); err != nil {
+		if err := applyContext(&r.flags, &r.selection, nil, r.may); err != nil {
 			return err
 		}
-		if err := applyContext(&r.flags, &r.selection, nil, nil); err != nil {
-			return err
-		}
-		if err := r.selection.check(); err != nil {
+		if err := cmp.Or(check(), r.selection.check()); err != nil {
 			return err
 		}
 		r.databases = r.flags.AllDatabases()
@@ -64,7 +66,7 @@ func (p *program) readCommand(cmd *cobra.Command, check func() error, run func(c
 			return err
 		}
 		defer r.target.Close()
-		return run(cmd.Context(), &r, args)
+		return run(cmd.Context(), r, args)
 	}
 	if strings.Contains(cmd.Use, "KEY") {
 		cmd.ValidArgsFunction = completeKeys(&r.flags, &r.selection)

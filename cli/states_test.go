@@ -3,18 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	googleuuid "github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
@@ -37,9 +33,18 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := clientTo(t, addr)
 			states := append(loadStates(t, rdb, "testdata/states/libraries"), loadSamples(t, rdb)...)
+			var short []string // the locks that end within 5 s
+			for _, key := range rdb.Keys(t.Context(), "*").Val() {
+				if left := rdb.PTTL(t.Context(), key).Val(); left > 0 && left <= 5*time.Second {
+					short = append(short, key)
+				}
+			}
 			found := listed(t, addr)
 			for _, s := range states {
 				for _, want := range s.locks {
+					if found[want.key] == nil && slices.Contains(short, want.key) && rdb.Exists(t.Context(), want.key).Val() == 0 {
+						continue // on a busy machine it has ended before it was listed
+					}
 					want.check(t, s.name, found)
 					delete(found, want.key)
 				}
@@ -104,7 +109,6 @@ func loadStates(t *testing.T, rdb server.Client, file string) []state {
 	t.Helper()
 	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
-	var fill func(string) string
 	commands := rdb.Pipeline()
 	for line := range strings.Lines(readText(t, file)) {
 		words := split(t, strings.TrimSpace(line))
@@ -113,13 +117,9 @@ func loadStates(t *testing.T, rdb server.Client, file string) []state {
 		}
 		if words[0] == "state" {
 			all = append(all, state{name: words[1]})
-			fill = placeholders(now)
 			continue
 		}
 		s := &all[len(all)-1]
-		for i := range words {
-			words[i] = fill(words[i])
-		}
 		switch words[0] {
 		case "lock":
 			s.locks = append(s.locks, expectation{words[1], words[2:]})
@@ -128,7 +128,8 @@ func loadStates(t *testing.T, rdb server.Client, file string) []state {
 		case "@sub":
 			listen(t, rdb, words[1])
 		default:
-			commands.Do(t.Context(), anys(words)...)
+			filled := formats.At(keyspace.Sample{Commands: [][]string{words}}, now)
+			commands.Do(t.Context(), anys(filled.Commands[0])...)
 		}
 	}
 	issueAll(t, commands)
@@ -209,97 +210,6 @@ func split(t *testing.T, line string) (words []string) {
 		words = append(words, word)
 	}
 	return words
-}
-
-// placeholders returns a function that fills in the placeholders of one state.
-func placeholders(now time.Time) func(string) string {
-	known := map[string]string{}
-	shape := regexp.MustCompile(`\{(?:(ms|s|f)([+-]\d+)|([a-z_]+\d*[a-z]*(?:_\d+)?)(#\w+)?)\}`)
-	return func(word string) string {
-		return shape.ReplaceAllStringFunc(word, func(found string) string {
-			part := shape.FindStringSubmatch(found)
-			if part[1] != "" {
-				offset, _ := strconv.Atoi(part[2])
-				return moment(part[1], now.Add(time.Duration(offset)*time.Millisecond))
-			}
-			if _, made := known[found]; !made {
-				known[found] = random(part[3])
-			}
-			if known[found] == "" {
-				return found // braces of the key itself
-			}
-			return known[found]
-		})
-	}
-}
-
-func moment(unit string, at time.Time) string {
-	switch unit {
-	case "s":
-		return fmt.Sprint(at.Unix())
-	case "f":
-		return fmt.Sprintf("%d.%03d", at.Unix(), at.UnixMilli()%1000)
-	default:
-		return fmt.Sprint(at.UnixMilli())
-	}
-}
-
-// random returns a token of a form, or "" for an unknown form.
-func random(shape string) string {
-	raw := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(rand.IntN(256))
-		}
-		return string(b)
-	}
-	letters := func(n int) string {
-		const some = "aB3dE6gH9jK2mN5pQ8sTuVwXyZ01cfRL"
-		b := []byte("aB3")
-		for len(b) < n {
-			b = append(b, some[rand.IntN(len(some))])
-		}
-		return string(b)
-	}
-	digits := func(n int) string { return hex.EncodeToString([]byte(raw(n / 2))) }
-	uuid := func(version string) string {
-		d := digits(32)
-		return d[:8] + "-" + d[8:12] + "-" + version + d[13:16] + "-a" + d[17:20] + "-" + d[20:]
-	}
-	switch shape {
-	case "uuid":
-		return uuid("4")
-	case "uuid4hex":
-		return strings.ReplaceAll(uuid("4"), "-", "")
-	case "uuid1hex":
-		id, err := googleuuid.NewUUID() // with the present time, because UUIDs with an old time count as digests
-		if err != nil {
-			return ""
-		}
-		return hex.EncodeToString(id[:])
-	case "sidekiq_jid":
-		return digits(24)
-	case "sha256", "hex64":
-		return digits(64)
-	case "hex32":
-		d := digits(32) // not a version of a UUID
-		return d[:12] + "0" + d[13:]
-	case "b64url_16":
-		return base64.RawURLEncoding.EncodeToString([]byte("\xfb" + raw(15)))
-	}
-	n, err := strconv.Atoi(strings.TrimLeft(shape, "abcdefghijklmnopqrstuvwxyz64_"))
-	switch {
-	case strings.HasPrefix(shape, "b64_"):
-		n, _ = strconv.Atoi(strings.TrimPrefix(shape, "b64_"))
-		return base64.StdEncoding.EncodeToString([]byte(raw(n)))
-	case err != nil:
-		return ""
-	case strings.HasPrefix(shape, "alnum"):
-		return letters(n)
-	case strings.HasPrefix(shape, "raw"):
-		return "\x00\xff" + raw(n-2)
-	}
-	return ""
 }
 
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {

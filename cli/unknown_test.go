@@ -86,6 +86,7 @@ func unknownOutputs() map[string]func(io.Writer) error {
 	snap, l := unknown()
 	view, h, c := render.NewView(snap, false), l.Holders[0], connect.Flags{}
 	c.FlagSet()
+	to, _ := c.Resolve() // flags that are not set are valid
 	list := func(o listOptions) func(io.Writer) error {
 		return func(w io.Writer) error { return output{out: w}.print(view, o) }
 	}
@@ -96,7 +97,7 @@ func unknownOutputs() map[string]func(io.Writer) error {
 	stories := render.Stories{From: snap.At, To: snap.At, Found: 1, Stories: []incident.Story{{Lock: l.ID(), From: snap.At, To: snap.At, Lines: []incident.Line{{At: snap.At}}}}}
 	return map[string]func(io.Writer) error{
 		"list": list(listOptions{}), "list --csv": list(listOptions{csv: true}), "list --plain": list(listOptions{plain: true}), "list --json": list(listOptions{json: true}),
-		"inspect": func(w io.Writer) error { return writeInspection(w, &c, seen, l) }, "inspect --json": document(inspectionOf(&c, seen, l)),
+		"inspect": func(w io.Writer) error { return writeInspection(w, to, seen, l) }, "inspect --json": document(inspectionOf(to, seen, l)),
 		"doctor": func(w io.Writer) error { return diagnosis.write(w, false) }, "doctor --json": document(diagnosis.json()),
 		"who": func(w io.Writer) error { return writeIdentity(w, id) }, "who --json": document(identityOf(id)),
 		"contention":        func(w io.Writer) error { return render.Contention(w, waits, false, 9, 0) },

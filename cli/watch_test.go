@@ -177,8 +177,9 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
-	check.True(t, strings.Count(w.errors.String(), "\n") == 2,
-		"it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
+	said := w.errors.String() // on a busy machine also that the first scan goes on
+	check.True(t, strings.Count(said, " cannot be read: ") == 1 && strings.Count(said, "locktop: back on ") == 1,
+		"it should say once that the server is gone and once that it is back, and said\n%s", said)
 }
 
 // telling is a source that returns these notices one by one, and then waits.

@@ -375,8 +375,8 @@ func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
 		var c connect.Flags
 		set := c.FlagSet()
 		check.NoError(t, set.Parse(args))
-		check.NoError(t, c.AskPassword(t.Context(), connect.Prompt{}))
-		got, password, err := c.Child(t.Context(), "10.0.0.1:6380", 3)
+		r := check.Must(new(connect.Session).Resolve(t.Context(), &c, connect.Prompt{}))(t)
+		got, password, err := r.Child(t.Context(), "10.0.0.1:6380", 3)
 		check.NoError(t, err)
 		tls := strings.Contains(strings.Join(args, " "), "tls") || strings.HasPrefix(args[1], "rediss")
 		want := fmt.Sprintf("redis%s://ann@10.0.0.1:6380?db=3", map[bool]string{true: "s"}[tls])

@@ -287,3 +287,168 @@ func deadlockFindings(deadlocks []Deadlock, now time.Time) map[ID]Finding {
 	}
 	return all
 }
+
+// Chain is what the holders of a lock wait for, and who waits behind the lock.
+type Chain struct {
+	Paths   [][]Wait // for each holder that waits: its wait, then the wait of the owner that it waits for, and so on; one that ends with an earlier owner is a cycle
+	Tree    []Branch // the locks that wait for each other, root first: the one at the end of the first path, or the lock itself
+	Direct  int      // waiters of the lock
+	Waiters int      // of the lock and of the locks that they hold, at any depth
+	Longest Age      // of the waits that have a known start
+}
+
+// Branch is a lock of a wait-for tree. Its branches follow it, with a larger Depth.
+type Branch struct {
+	Lock    *Lock
+	Owner   string // as [Holder.Name]: it holds Lock, and waits for the lock of the branch above; for the root, its first holder
+	Depth   int    // 0 = the root
+	Direct  int    // waiters of the lock
+	Waiters int    // of the lock and of its branches
+}
+
+// Cycle reports whether a path ends with an owner that is in it already.
+func Cycle(path []Wait) bool {
+	return slices.ContainsFunc(path, func(w Wait) bool { return w.Owner == path[len(path)-1].For })
+}
+
+// ChainOf returns the chain of a lock of a snapshot. It recognises owners as [Deadlocks]
+// does: a library that makes a new token for each hold and each wait has no chain that can be
+// seen.
+func ChainOf(s Snapshot, l *Lock) Chain {
+	g := newWaitGraph(s, l)
+	var c Chain
+	root := l
+	for _, h := range l.Holders {
+		path := g.path(h.Name())
+		if len(path) == 0 {
+			continue
+		}
+		if c.Paths = append(c.Paths, path); len(c.Paths) == 1 && !Cycle(path) {
+			root = path[len(path)-1].Lock
+		}
+	}
+	behind := g.tree(l)
+	c.Direct, c.Waiters = behind[0].Direct, behind[0].Waiters
+	for _, b := range behind {
+		for i := range b.Lock.Waiters {
+			c.Longest = longerAge(c.Longest, b.Lock.Waiters[i].Age(g.now))
+		}
+	}
+	if c.Tree = behind; root.ID() != l.ID() {
+		c.Tree = g.tree(root)
+	}
+	return c
+}
+
+// tree returns the tree of the locks behind a lock. Each lock is in it once, near the root.
+func (g *waitGraph) tree(root *Lock) []Branch {
+	nodes, above := []Branch{{Lock: root, Direct: root.WaiterCount()}}, []int{0} // above: the branch that one waits behind
+	if len(root.Holders) > 0 {
+		nodes[0].Owner = root.Holders[0].Name()
+	}
+	below := map[int][]int{} // branches by the one above
+	seen := map[ID]bool{root.ID(): true}
+	for i := 0; i < len(nodes); i++ { // breadth first
+		for _, owner := range g.behind(nodes[i].Lock) {
+			for _, held := range g.holds[owner] {
+				if seen[held.ID()] {
+					continue
+				}
+				seen[held.ID()] = true
+				below[i], above = append(below[i], len(nodes)), append(above, i)
+				nodes = append(nodes, Branch{Lock: held, Owner: owner, Depth: nodes[i].Depth + 1, Direct: held.WaiterCount()})
+			}
+		}
+	}
+	for i, n := range slices.Backward(nodes) { // the deepest first
+		nodes[i].Waiters += n.Direct
+		if i > 0 {
+			nodes[above[i]].Waiters += nodes[i].Waiters
+		}
+	}
+	all := make([]Branch, 0, len(nodes))
+	for next := []int{0}; len(next) > 0; { // depth first
+		i := next[len(next)-1]
+		next = next[:len(next)-1]
+		all = append(all, nodes[i])
+		for _, child := range slices.Backward(below[i]) {
+			next = append(next, child)
+		}
+	}
+	return all
+}
+
+// path returns the first wait of an owner, then that of the owner that it waits for, and so
+// on, until one that does not wait or that is in the path already.
+func (g *waitGraph) path(owner string) (path []Wait) {
+	seen := make(map[string]bool)
+	for waits := g.waits[owner]; len(waits) > 0 && !seen[owner]; waits = g.waits[owner] {
+		seen[owner] = true
+		path = append(path, Wait{Owner: owner, Lock: waits[0].lock, For: waits[0].owners[0]})
+		owner = waits[0].owners[0]
+	}
+	return path
+}
+
+// behind returns the owners that wait for a lock, in the order of its waiters.
+func (g *waitGraph) behind(l *Lock) (owners []string) {
+	for i := range l.Waiters {
+		if name := g.owner(&l.Waiters[i]); name != "" && !slices.Contains(owners, name) {
+			owners = append(owners, name)
+		}
+	}
+	return owners
+}
+
+// Inversion is a cycle of locks that owners acquire in different orders. The owners can deadlock,
+// also if they never did.
+type Inversion struct {
+	Steps   []Step // at least two: the second lock of each is the first one of the next, and that of the last one the first one of the first
+	Certain bool   // each owner of the examples is one thread
+}
+
+// Step is an order in which owners acquire two locks: the second one during a hold of the first.
+type Step struct {
+	First, Second string // two classes, see [ClassOf], or two keys of one class
+	Count         int    // number of times
+	Owner         string // of the first time that was seen, as [Holder.Name]
+	Locks         [2]ID  // of that time
+}
+
+// Order returns the two locks in their order.
+func (s *Step) Order() string { return s.First + " then " + s.Second }
+
+// Problem returns what kind of inversion it is.
+func (i Inversion) Problem() Problem {
+	p := Problem{"possible-lock-order", Info, finding, "processes acquire locks in different orders, maybe in several threads",
+		"Look whether one thread acquires both locks. If so, let all clients acquire them in one order, for example by name, or both at once."}
+	if i.Certain {
+		p.ID, p.Severity, p.Meaning = "lock-order", Warning, "threads acquire locks in different orders, and can deadlock"
+	}
+	return p
+}
+
+// Text describes the inversion in two sentences.
+func (i Inversion) Text() string {
+	orders, owners := make([]string, len(i.Steps)), make([]string, len(i.Steps))
+	for n, s := range i.Steps {
+		orders[n] = fmt.Sprintf("%s (%s)", s.Order(), humanize.Plural(s.Count, "time"))
+		owners[n] = s.Owner
+	}
+	who, so := "Threads", "they can deadlock"
+	if !i.Certain {
+		who, so = "Processes", "if one thread of each does so, they can deadlock"
+	}
+	return fmt.Sprintf("%s acquire %s: %s. First seen of %s.", who, strings.Join(orders, ", "), so, strings.Join(owners, ", "))
+}
+
+// Finding returns the inversion as a finding of the lock that is acquired first.
+func (i Inversion) Finding() Finding {
+	return Finding{Problem: i.Problem(), Lock: i.Steps[0].Locks[0], Text: i.Text()}
+}
+
+// IsThread reports whether an owner is one thread, as Redisson and its likes store it: a UUID and a number.
+func IsThread(owner string) bool {
+	client, thread, _ := strings.Cut(owner, ":")
+	return isUUID(client) && thread != "" && digits(thread) == thread
+}

@@ -128,15 +128,13 @@ func FindLock(locks []*Lock, id ID) (int, bool) {
 func SameLock(a, b *Lock) bool {
 	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.NoExtend == b.NoExtend && a.Unchecked == b.Unchecked && a.Stamped == b.Stamped && a.OverdueIn == b.OverdueIn && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
 		a.Waiting == b.Waiting && a.Remaining == b.Remaining && a.Limit == b.Limit && slices.Equal(a.Evidence, b.Evidence) && slices.Equal(a.Whole, b.Whole) &&
-		sameTime(a.Expires, b.Expires) && a.TTLSet == b.TTLSet && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.RenewedEvery == b.RenewedEvery && a.MedianHold == b.MedianHold && samePast(a.Past, b.Past) &&
+		sameTime(a.Expires, b.Expires) && a.TTLSet == b.TTLSet && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.RenewedEvery == b.RenewedEvery && a.MedianHold == b.MedianHold && (a.Past == b.Past || a.Past != nil && b.Past != nil && *a.Past == *b.Past) &&
 		a.ReentryStreak == b.ReentryStreak && a.ExpiryStreak == b.ExpiryStreak && a.UnheldSince.Equal(b.UnheldSince) &&
 		a.AskedAt.Equal(b.AskedAt) && a.AskedPercent == b.AskedPercent &&
 		slices.EqualFunc(a.Holders, b.Holders, sameHolder) &&
 		slices.EqualFunc(a.Waiters, b.Waiters, sameWaiter) &&
 		slices.EqualFunc(a.Votes, b.Votes, sameVote)
 }
-
-func samePast(a, b *Past) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Depth == b.Depth && a.Mode == b.Mode &&

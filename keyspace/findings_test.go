@@ -315,7 +315,7 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		return with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) {
 			l.Holders = []keyspace.Holder{{ID: "a", Since: at(19_990), Expires: at(hour)}}
 			l.Expires = at(hour)
-			l.Past = &keyspace.Past{HoldP50: 30 * time.Millisecond, HandOffP50: 210 * time.Millisecond, ContendedAt: t0, FreeSince: t0, Free: 7 * time.Second}
+			l.MedianHold, l.Past = 30*time.Millisecond, &keyspace.Past{HandOffP50: 210 * time.Millisecond, ContendedAt: t0, FreeSince: t0, Free: 7 * time.Second}
 			change(l)
 		})
 	}
@@ -351,8 +351,8 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		{"free at the moment, and in all for 31 % of the time", slowly(func(l *keyspace.Lock) {
 			l.Past.Free, l.Holders, l.UnheldSince = 5600*time.Millisecond, nil, at(19_400)
 		}), 20_000, "slow-hand-off warning", "210 ms"},
-		{"holds that take longer than the hand-offs", slowly(func(l *keyspace.Lock) { l.Past.HoldP50 = 210 * time.Millisecond }), 20_000, "", ""},
-		{"too few holds", slowly(func(l *keyspace.Lock) { l.Past.HoldP50 = 0 }), 20_000, "", ""},
+		{"holds that take longer than the hand-offs", slowly(func(l *keyspace.Lock) { l.MedianHold = 210 * time.Millisecond }), 20_000, "", ""},
+		{"too few holds", slowly(func(l *keyspace.Lock) { l.MedianHold = 0 }), 20_000, "", ""},
 		{"the next waiter has not polled yet", slowly(func(l *keyspace.Lock) { l.Waiters, l.Past.WaiterSeen = nil, at(19_100) }), 20_000, "slow-hand-off warning", "its waiters poll too slowly"},
 		{"no waiter", slowly(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
 		{"clients that ask during a hold and may give up", slowly(func(l *keyspace.Lock) { l.Waiters, l.AskedAt = nil, at(19_995) }), 20_000, "", ""},

@@ -271,8 +271,10 @@ func (f *Format) Attempt(args []string, key string) (token string, ok bool) {
 	if token, ok := f.tokenIn(command, args, key); ok {
 		return token, true
 	}
-	if command == AnyScript && f.Type == "string" && len(args) > 2 && isNumber(args[0]) { // as that of the database
-		return f.tokenIn(command, args[1:], key)
+	if command == AnyScript && f.Type == "string" && len(args) > 2 {
+		if _, err := strconv.Atoi(args[0]); err == nil { // as that of the database
+			return f.tokenIn(command, args[1:], key)
+		}
 	}
 	return "", false
 }
@@ -294,11 +296,6 @@ func (f *Format) tokenIn(command string, args []string, key string) (string, boo
 		}
 	}
 	return "", false
-}
-
-func isNumber(s string) bool {
-	_, err := strconv.Atoi(s)
-	return err == nil
 }
 
 // scriptArguments returns KEYS and ARGV of a script, without the command; nil if there are

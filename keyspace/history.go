@@ -111,26 +111,32 @@ func (h *History) At(t time.Time) (Snapshot, bool) {
 	return applyDeltas(h.base, h.deltas[:n]), true
 }
 
-// Approximate bytes of a struct in memory, without the strings that it refers to.
-const (
-	deltaBytes  = 400
-	lockBytes   = 420
-	holderBytes = 200
-)
+// deltaBytes is the approximate memory of a delta without locks.
+const deltaBytes = 400
 
 // approxSize estimates the memory of a delta in bytes.
 func (d Delta) approxSize() int64 {
 	n := deltaBytes
 	for _, l := range d.Locks {
-		n += lockBytes + len(l.Key) + holderBytes*(len(l.Holders)+len(l.Waiters)+len(l.Votes))
-		for _, h := range l.Holders {
-			n += len(h.ID)
-		}
-		for _, w := range l.Waiters {
-			n += len(w.ID)
-		}
+		n += l.ApproxSize()
 	}
 	return int64(n)
+}
+
+// ApproxSize estimates the memory of a lock in bytes. A compressed holder needs almost none in a file.
+func (l *Lock) ApproxSize() int {
+	const lock, part = 424, 224
+	n := lock + len(l.Key) + part*(len(l.Holders)+len(l.Waiters)+len(l.Votes))
+	for i := range l.Holders {
+		n += len(l.Holders[i].ID) + len(l.Holders[i].Label)
+	}
+	for i := range l.Waiters {
+		n += len(l.Waiters[i].ID)
+	}
+	for _, text := range l.Evidence {
+		n += part + len(text)
+	}
+	return n
 }
 
 // applyDeltas returns the snapshot that results from applying deltas to old.

@@ -146,10 +146,9 @@ type Observed struct {
 	AskedPercent int `json:"asked_percent,omitzero"`
 }
 
-// Past is what the finished holds of a lock say. It is immutable.
+// Past is what the finished holds of a lock say, besides their median. It is immutable.
 type Past struct {
 	TTL         time.Duration `json:"ttl_ns,omitzero"`            // of the latest hold, when it began or was renewed; 0 = unknown
-	HoldP50     time.Duration `json:"hold_p50_ns,omitzero"`       // 0 = too few holds were seen
 	HoldP99     time.Duration `json:"hold_p99_ns,omitzero"`       // 0 = unknown
 	AtLeast     bool          `json:"hold_p99_at_least,omitzero"` // the hold of HoldP99 ended by expiry: its work may have taken longer
 	HandOffP50  time.Duration `json:"hand_off_p50_ns,omitzero"`   // of the times between two holds; 0 = too few were seen

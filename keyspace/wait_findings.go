@@ -29,7 +29,7 @@ const MaxBreak = time.Second
 func slowHandOff(l *Lock, now time.Time) string {
 	p := l.Past
 	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > MaxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < contendedFor ||
-		p.HoldP50 == 0 || p.HandOffP50 <= p.HoldP50 {
+		l.MedianHold == 0 || p.HandOffP50 <= l.MedianHold {
 		return ""
 	}
 	free, passed := p.Free, now.Sub(p.FreeSince)
@@ -44,7 +44,7 @@ func slowHandOff(l *Lock, now time.Time) string {
 		waiters = counted(n, "waiter polls", " waiters poll")
 	}
 	return fmt.Sprintf("Between two holds the lock is free for %s, and the holds take %s: its %s too slowly.",
-		humanize.Duration(p.HandOffP50), humanize.Duration(p.HoldP50), waiters)
+		humanize.Duration(p.HandOffP50), humanize.Duration(l.MedianHold), waiters)
 }
 
 // renewalsStopped finds holds that were renewed regularly, and whose next renewal is late. If the

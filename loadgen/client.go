@@ -1,9 +1,11 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"locktop/loadgen/oracle"
@@ -32,7 +34,13 @@ type client struct {
 
 	network      *network      // its own connections; nil: shared with other clients
 	replaceAfter time.Duration // after a crash; 0 = until the end of the run
-	leaked       []*lease
+	leaked       []leak
+}
+
+// leak is a lease that a fault made a client forget until a time.
+type leak struct {
+	*lease
+	until time.Time
 }
 
 // run runs the client until stay ends. It returns the error that prevented the release
@@ -79,7 +87,32 @@ func (c *client) run(stay context.Context) error {
 		}
 		pause(stay, max(think, backoff(failures)))
 	}
-	return errors.Join(unreleased, c.releaseLeaked(), c.session.close())
+	return errors.Join(unreleased, c.releaseLeaked(time.Now().Add(maxTime)), c.session.close())
+}
+
+// keySet is the set of keys of a fleet.
+type keySet struct {
+	names   []string // by key number; the first ones follow the last one again
+	numbers map[string]int
+	ring    []int // the number of each name in names
+	span    int   // number of keys of a hold
+	picker  *picker
+}
+
+func newKeySet(k Keys, span int) keySet {
+	s := keySet{k.names(), make(map[string]int, k.N), nil, span, newPicker(k)}
+	for i, name := range s.names {
+		s.numbers[name] = i
+		s.ring = append(s.ring, i)
+	}
+	s.names, s.ring = append(s.names, s.names[:span-1]...), append(s.ring, s.ring[:span-1]...)
+	return s
+}
+
+// of returns the names and the numbers of the keys of a hold: the picked one and the
+// next ones. Clients that pick neighbours name keys in opposite orders.
+func (s *keySet) of(picked int) (names []string, numbers []int) {
+	return s.names[picked : picked+s.span], s.ring[picked : picked+s.span]
 }
 
 // round is what the observers of a client see of one round, from the arrival to the release. A
@@ -99,7 +132,7 @@ type round struct {
 	lease *lease       // entered
 	seen  string       // entered: the ID of the hold on the witness, "" if it has not seen it
 
-	fault    FaultKind // struck
+	fault    Fault     // struck
 	unaware  bool      // done: the client does not check its lease before it writes
 	kept     bool      // left: the client still had the lock, as far as it knew
 	left     time.Time // left
@@ -150,6 +183,7 @@ func (c *client) round(stay context.Context, next iteration, a arrival) (outcome
 		return r.how, r.err
 	}
 	c.fleet.tell(entered, r)
+	_ = c.releaseLeaked(r.at) // late: a sound lock says that it is lost
 	c.climb(r)
 	c.work(r)
 	c.fleet.tell(done, r)
@@ -215,7 +249,7 @@ func (c *client) free(r *round) {
 	case acquired:
 		c.release(r)
 	case abandoned:
-		c.leaked = append(c.leaked, r.lease)
+		c.leaked = append(c.leaked, leak{r.lease, r.at.Add(cmp.Or(r.fault.For, maxTime))})
 	}
 }
 
@@ -305,16 +339,20 @@ func (c *client) release(r *round) {
 	}
 }
 
-// releaseLeaked releases the leases that a fault made the client forget.
-func (c *client) releaseLeaked() error {
+// releaseLeaked releases the leases that a fault made the client forget until now.
+func (c *client) releaseLeaked(now time.Time) (unreleased error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.fleet.ctx), releaseWithin)
 	defer cancel()
-	for _, l := range c.leaked {
-		if err := l.release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-			return err
+	c.leaked = slices.DeleteFunc(c.leaked, func(l leak) bool {
+		late := !now.Before(l.until)
+		if late {
+			if err := l.release(ctx); !errors.Is(err, lock.ErrLost) {
+				unreleased = cmp.Or(unreleased, err)
+			}
 		}
-	}
-	return nil
+		return late
+	})
+	return unreleased
 }
 
 // pause waits until d is over or stay ends.
@@ -344,6 +382,26 @@ func backoff(failures int) time.Duration {
 	return most/2 + rand.N(most/2)
 }
 
+// observe handles the events of package lock.
+func (f *fleet) observe(e lock.Event) {
+	switch e.Kind {
+	case lock.Contended:
+		if key, known := f.keys.numbers[e.Key]; known && f.promise.inOrder {
+			f.oracle.Queued(key, numberOf(e.Owner), e.At)
+		}
+	case lock.Acquired, lock.GaveUp:
+		f.recorder.attempts.Add(int64(e.Attempts))
+	case lock.Renewed:
+		f.recorder.update(func(m *Metrics) {
+			m.Cost.Renewals++
+			f.recorder.renewLate.add(e.Elapsed)
+		})
+		if e.Key != "" { // a client process does not name it
+			f.events.note(Event{At: e.At, Kind: Renewed, Key: e.Key, Client: numberOf(e.Owner) + 1, Token: e.Token})
+		}
+	}
+}
+
 // judge is the observer for the oracle.
 func (f *fleet) judge(s step, r *round) {
 	o, v := f.oracle, r.hold
@@ -356,7 +414,7 @@ func (f *fleet) judge(s step, r *round) {
 		v.Token, v.Fence, v.First, v.Lease = r.lease.token, r.lease.fence, r.lease.first, r.lease
 		o.Enter(v, r.at)
 	case struck:
-		o.Faulted(v, string(r.fault))
+		o.Faulted(v, string(r.fault.Kind))
 	case left:
 		if r.how == acquired {
 			o.Write(v, !r.unaware && f.promise.sound, r.left)
@@ -391,13 +449,6 @@ func (f *fleet) judgeEnd(r *round) {
 		o.LeftBehind(v, r.left, true)
 	case crashed:
 		o.LeftBehind(v, r.left, false)
-	}
-}
-
-// record is the observer for the history.
-func (f *fleet) record(s step, r *round) {
-	if s == freed {
-		f.history.Record(r.hold, r.left, r.how == released)
 	}
 }
 

@@ -31,36 +31,9 @@ func TestSameSeedSameChoices(t *testing.T) {
 	check.True(t, !slices.Equal(a, b), "two seeds, one sequence")
 }
 
-func TestConstantIsConstant(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 10 {
-		got := (Const(time.Second)).draw(r)
-		check.Require(t, got == time.Second, "drew %s", got)
-	}
-}
-
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	for share, want := range map[float64]string{0: "0%", 0.07: "7%", 0.5: "50%", 1: "100%", 0.125: "12.5%", 1.0 / 3: "0.3333333333333333"} {
 		check.Equal(t, FormatShare(share), want, "%g", share)
-	}
-}
-
-// With a skew of 0 no client wants the first key of a hotspot, unless it is the only key.
-func TestAHotspotIsTheFirstKey(t *testing.T) {
-	for _, c := range []struct {
-		n    int
-		skew float64
-		want []int
-	}{{1, 0, []int{1000}}, {2, 0, []int{0, 1000}}, {2, 1, []int{1000, 0}}, {3, 0.5, []int{500, 250, 250}}} {
-		random, picker := rand.New(rand.NewPCG(1, 2)), newPicker(Keys{Pick: PickHotspot, N: c.n, Skew: c.skew})
-		got := make([]int, c.n)
-		for range 1000 {
-			got[picker.pick(random)]++
-		}
-		for i, want := range c.want {
-			diff := got[i] - want
-			check.True(t, diff >= -100 && diff <= 100, "%d keys with skew %g: got %v, want about %v", c.n, c.skew, got, c.want)
-		}
 	}
 }
 
@@ -88,6 +61,7 @@ func TestKeysOfEachPickHaveTheirChances(t *testing.T) {
 		{Keys{Pick: PickOne, N: 3}, []float64{1, 0, 0}},
 		{Keys{Pick: PickHotspot, N: 3}, []float64{0.9, 0.05, 0.05}},
 		{Keys{Pick: PickHotspot, N: 3, Skew: 0.4}, []float64{0.4, 0.3, 0.3}},
+		{Keys{Pick: PickHotspot, N: 2, Skew: 1}, []float64{1, 0}},
 		{Keys{Pick: PickHotspot, N: 1}, []float64{1}},
 		{Keys{Pick: PickZipf, N: 3, Skew: 1}, []float64{6.0 / 11, 3.0 / 11, 2.0 / 11}},
 		{Keys{Pick: PickZipf, N: 1}, []float64{1}},

@@ -1,9 +1,11 @@
 package loadgen
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -253,4 +255,46 @@ func TestSecondsAreACopy(t *testing.T) {
 	for i, s := range got {
 		check.Equal(t, s.Acquired, 0, "second %d changed afterwards", i)
 	}
+}
+
+// Each second has the counts of the events of that second. An overlap counts when it ends.
+func TestASecondCountsWhatItsEventsTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		flawed := flaw{try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
+			if tries++; tries%9 == 0 {
+				return false, errors.New("no luck")
+			}
+			return true, b.rdb.Set(ctx, p.key, p.token, b.ttl()).Err()
+		}}
+		r := check.Must(newRun(Servers{Redis: piped(t)}, Scenario{
+			Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(250 * time.Millisecond), Think: Const(70 * time.Millisecond),
+			Stages: []Stage{{For: 2500 * time.Millisecond, Clients: 2}, {For: 2 * time.Second, Clients: 5}},
+			Faults: []Fault{{At: 1300 * time.Millisecond, Kind: Freeze, For: time.Second}, {At: 3400 * time.Millisecond, Kind: Flush}},
+		}, flawed.open))(t)
+		want, began := make([]Second, 5), time.Now()
+		r.Listen(func(e Event) {
+			of := &want[min(int(time.Since(began)/time.Second), 4)]
+			switch e.Kind {
+			case Acquired:
+				of.Acquired++
+			case Failed:
+				of.Errors++
+			case Lost, Expired:
+				of.Lost++
+			case FaultBegan:
+				of.Faults++
+			case EventKind(oracle.Overlap):
+				of.Overlaps++
+			}
+		})
+		running(t, r)
+		<-r.Done()
+		got := r.Metrics().Seconds
+		for i := range got {
+			got[i].Wait, want[i].Clients = Latency{}, []int{2, 2, 5, 5, 5}[i]
+			check.Equal(t, got[i], want[i], "second %d", i)
+		}
+		check.True(t, want[0].Errors+want[1].Errors > 0 && want[1].Faults == 1 && want[2].Lost > 0 && want[3].Overlaps > 0, "the run shows too little: %+v", want)
+	})
 }

@@ -32,8 +32,12 @@ const maxProcesses = 1000
 
 // WithClient returns s with client processes of a command instead of its own locks,
 // without what is expected of these, and without a caption about a historic form. Their
-// locks have the same permits, keys and fences, and keep the order of a fair lock.
+// locks have the same permits, keys and fences, and keep the order of a fair lock. Without a command
+// it returns s.
 func (s Scenario) WithClient(command string) Scenario {
+	if command == "" {
+		return s
+	}
 	own := s.Lock.withDefaults()
 	if !own.Kind.Sound() {
 		s.Caption, s.Watch = "", ""
@@ -105,6 +109,9 @@ func (l Lock) validateExec() error {
 
 // ErrNotOffered is the error of a start if the scenario asks for a lock that its client does not have.
 var ErrNotOffered = errors.New("a client for this scenario must offer")
+
+// ErrNoHello is in the error of a client process that did not say hello in time.
+var ErrNoHello = external.ErrNoHello
 
 // offeredBy returns an error if s asks for a kind of lock that the hello of its client
 // does not offer.

@@ -436,20 +436,22 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 		before string
 		hold   time.Duration
 		struck int
+		node   int // then it waits until no client is inside
 	}{
-		{"classic/setnx-expire", "EXPIRE", time.Millisecond, 1}, // the form sends PEXPIRE
-		{"classic/getset", "GET", 50 * time.Millisecond, 1},
-		{"classic/get-then-del", "del", time.Millisecond, 1},
-		{"classic/counted", "renew", 900 * time.Millisecond, 1}, // when the TTL is over
-		{Mutex, "renew", 600 * time.Millisecond, 1},
-		{Mutex, "renew", time.Millisecond, 0}, // the scripts that acquire and release are no renewals
-		{Mutex, "EVAL", time.Millisecond, 1},
-		{Mutex, "BLPOP", time.Millisecond, 0},
-		{"extends", "renew", 600 * time.Millisecond, 1},
+		{"classic/setnx-expire", "EXPIRE", time.Millisecond, 1, 0}, // the form sends PEXPIRE
+		{"classic/getset", "GET", 50 * time.Millisecond, 1, 0},
+		{"classic/get-then-del", "del", time.Millisecond, 1, 0},
+		{"classic/counted", "renew", 900 * time.Millisecond, 1, 0}, // when the TTL is over
+		{Mutex, "renew", 600 * time.Millisecond, 1, 0},
+		{Mutex, "renew", time.Millisecond, 0, 0}, // the scripts that acquire and release are no renewals
+		{Mutex, "EVAL", time.Millisecond, 1, 0},
+		{Mutex, "BLPOP", time.Millisecond, 0, 0},
+		{"extends", "renew", 600 * time.Millisecond, 1, 0},
+		{Mutex, "EVAL", 600 * time.Millisecond, 1, 1}, // not the renewal of a holder
 	} {
-		t.Run(strings.ReplaceAll(fmt.Sprint(c.kind, " ", c.before, " ", c.hold), "/", "-"), func(t *testing.T) {
+		t.Run(strings.ReplaceAll(fmt.Sprint(c.kind, " ", c.before, " ", c.hold, " ", c.node), "/", "-"), func(t *testing.T) {
 			t.Parallel() // it waits most of its time
-			fault := Fault{At: 100 * time.Millisecond, Kind: Freeze, Before: c.before, Client: 1, For: 300 * time.Millisecond}
+			fault := Fault{At: 100 * time.Millisecond, Kind: Freeze, Before: c.before, Node: c.node, Client: 1, For: 300 * time.Millisecond}
 			s := Scenario{
 				Lock: process(c.kind, 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1, Duration: 2 * time.Second, Faults: []Fault{fault},
 				Hold: Const(c.hold), Think: Const(5 * time.Millisecond),
@@ -469,7 +471,14 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 				return
 			}
 			var frozen []time.Time // its begin and end
+			var entered time.Time
 			for _, e := range r.Events(0) {
+				if e.Kind == Acquired {
+					entered = e.At
+				}
+				if e.Kind == FaultBegan && c.node > 0 {
+					check.AtLeast(t, e.At.Sub(entered), c.hold, "from the newest acquire to the fault")
+				}
 				if e.Kind == FaultBegan || e.Kind == FaultEnded {
 					frozen = append(frozen, e.At)
 				}

@@ -27,7 +27,7 @@ const (
 	DropReplies           = FaultKind(oracle.CutReplies) // requests arrive, replies are held back
 	Slow                  = FaultKind(oracle.Slow)       // each packet takes Delay ± Jitter longer
 	Skew        FaultKind = "skew"                       // a client's clock is ahead by By; for kinds that use it
-	Leak        FaultKind = "forget"                     // a holder never releases, but renews
+	Leak        FaultKind = "forget"                     // a holder does not release, but renews; with For, its release comes in its next hold that begins after For
 	Greedy      FaultKind = "greedy"                     // a client does not think between two attempts
 )
 
@@ -107,8 +107,10 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
 	case f.Kind == Slow && (f.Delay <= 0 || f.Delay > maxTime || f.Jitter < 0 || f.Jitter > f.Delay):
 		return fmt.Errorf("slow needs a delay above 0, and a jitter of at most the delay")
-	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Partition, DropReplies}, f.Kind):
-		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut and cut-replies, not with %s", f.Kind)
+	case f.Node > 0 && f.Before != "" && k != Exec:
+		return fmt.Errorf("node: with before it needs a client process (exec), and this is a %s", k)
+	case f.Node > 0 && f.Before == "" && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Partition, DropReplies}, f.Kind):
+		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut, cut-replies and before, not with %s", f.Kind)
 	case f.Node > 1 && !k.nodes():
 		return fmt.Errorf("node: only a quorum has more than one (redlock, classic/quorum-semaphore); this is a %s", k)
 	case (f.Kind == Pause || f.Kind == Stop) && f.For == 0:
@@ -152,6 +154,7 @@ func (f *fleet) inject(fault Fault) {
 
 // begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
+	f.recorder.update(func(*Metrics) { f.recorder.count(time.Now(), func(now *Second) { now.Faults++ }) })
 	f.faults.change(fault, func(l *loggedFault) { l.occurred++ })
 	if t, costly := f.trouble(fault, number); costly {
 		f.oracle.TroubleBegan(t)

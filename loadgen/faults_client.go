@@ -47,7 +47,7 @@ func (c *client) applyFaults() error {
 // dedicateConn gives the client its own connections.
 func (c *client) dedicateConn() error {
 	w := newNetwork(&c.fleet.sessions.commands)
-	w.before = func(command string) func() error { return c.beforeCommand(w, command) }
+	w.before = func(node int, command string) func() error { return c.beforeCommand(w, node, command) }
 	root, err := c.fleet.open(w)
 	if err != nil {
 		return fmt.Errorf("connect a client by itself: %w", err)
@@ -72,7 +72,7 @@ func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.c
 
 // applyInHold applies a fault inside a hold, and reports whether it ends the work.
 func (c *client) applyInHold(r *round, f Fault) (ends bool) {
-	r.fault = f.Kind
+	r.fault = f
 	c.fleet.tell(struck, r)
 	c.fleet.begin(f, c.number)
 	switch f.Kind {
@@ -147,9 +147,11 @@ func (c *client) strikeBetween(halt context.Context, w *network, f Fault) error 
 	return errDead
 }
 
-// beforeCommand is the netfault.Before of a client process whose network is w.
-func (c *client) beforeCommand(w *network, command string) func() error {
-	f, found := c.faults.take(func(f Fault) bool { return f.strikesBefore(command, w.holding.Load()) })
+// beforeCommand is the netfault.Before of a client process whose network is w, for a command to a node.
+func (c *client) beforeCommand(w *network, node int, command string) func() error {
+	f, found := c.faults.take(func(f Fault) bool {
+		return f.strikesBefore(command, w.holding.Load()) && (f.Node == 0 || f.Node == node && c.mayAcquire())
+	})
 	if !found {
 		return nil
 	}
@@ -158,6 +160,12 @@ func (c *client) beforeCommand(w *network, command string) func() error {
 		w.resumed.Store(time.Now().UnixNano())
 		return err
 	}
+}
+
+// mayAcquire reports whether the client has no lock, and no other client is inside.
+func (c *client) mayAcquire() bool {
+	_, held := c.fleet.oracle.Held()
+	return !held && !c.fleet.recorder.inside(c.number)
 }
 
 // waitReplacement removes a crashed client, waits for replaceAfter, and replaces the client.

@@ -99,7 +99,7 @@ var figures = sync.OnceValue(func() (all []figure) {
 	}
 	held := func(m Metrics) bool { return m.Acquired > 0 }
 	all = append(all,
-		figure{"throughput", perSecond, Metrics.Throughput, nil},
+		figure{"throughput", perSecond, func(m Metrics) float64 { return ratio(float64(m.Acquired), m.Elapsed.Seconds()) }, nil},
 		figure{"commands_per_hold", number, Metrics.CommandsPerHold, held},
 		figure{"attempts_per_hold", number, func(m Metrics) float64 { return float64(m.Cost.Attempts) / float64(m.Acquired) }, func(m Metrics) bool { return held(m) && m.Cost.Attempts > 0 }},
 		figure{"server_cpu_per_hold", timed, func(m Metrics) float64 { return m.Cost.CPU.Seconds() / float64(m.Acquired) }, func(m Metrics) bool { return held(m) && m.Cost.CPU > 0 }},
@@ -257,9 +257,6 @@ func ratio(part, whole float64) float64 {
 	}
 	return part / whole
 }
-
-// Throughput returns acquires per second, over the whole run.
-func (m Metrics) Throughput() float64 { return ratio(float64(m.Acquired), m.Elapsed.Seconds()) }
 
 // CommandsPerHold returns the number of commands per acquire, including those of
 // waiting, renewal and release.

@@ -15,7 +15,6 @@ import (
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
-	"locktop/lock"
 )
 
 // fleet is the set of clients of a run from one start to one stop, with the oracle and
@@ -41,31 +40,6 @@ type fleet struct {
 	cancel  context.CancelFunc
 	clients clientPool
 	tasks   sync.WaitGroup // goroutines that are not clients
-}
-
-// keySet is the set of keys of a fleet.
-type keySet struct {
-	names   []string // by key number; the first ones follow the last one again
-	numbers map[string]int
-	ring    []int // the number of each name in names
-	span    int   // number of keys of a hold
-	picker  *picker
-}
-
-func newKeySet(k Keys, span int) keySet {
-	s := keySet{k.names(), make(map[string]int, k.N), nil, span, newPicker(k)}
-	for i, name := range s.names {
-		s.numbers[name] = i
-		s.ring = append(s.ring, i)
-	}
-	s.names, s.ring = append(s.names, s.names[:span-1]...), append(s.ring, s.ring[:span-1]...)
-	return s
-}
-
-// of returns the names and the numbers of the keys of a hold: the picked one and the
-// next ones. Clients that pick neighbours name keys in opposite orders.
-func (s *keySet) of(picked int) (names []string, numbers []int) {
-	return s.names[picked : picked+s.span], s.ring[picked : picked+s.span]
 }
 
 // promise is what a kind of lock promises to its holders.
@@ -145,8 +119,21 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.janitor = newJanitor(s, c, f.oracle)
 	// The oracle is the first observer: it makes the hold that the history records, and what it reports
 	// is an event before that of the step. The recorder counts a step before an event tells of it. The
-	// janitor and the witness wait for a server, and are the last.
-	f.observers = []func(step, *round){f.judge, f.recorder.observe, f.events.observe, f.record, f.janitor.observe, f.show}
+	// janitor and the witness wait for a server, and are the last. Most runs need only the first three.
+	f.observers = []func(step, *round){f.judge, f.recorder.observe, f.events.observe}
+	if c.history != nil {
+		f.observers = append(f.observers, func(s step, r *round) {
+			if s == freed {
+				f.history.Record(r.hold, r.left, r.how == released)
+			}
+		})
+	}
+	if f.janitor.prepared != nil {
+		f.observers = append(f.observers, f.janitor.observe)
+	}
+	if c.witness != nil {
+		f.observers = append(f.observers, f.show)
+	}
 	if err := f.janitor.claim(ctx); err != nil {
 		cancel()
 		return nil, err
@@ -192,26 +179,6 @@ func (f *fleet) open(w *network) (session, error) {
 	return f.openBase(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
-// observe handles the events of package lock.
-func (f *fleet) observe(e lock.Event) {
-	switch e.Kind {
-	case lock.Contended:
-		if key, known := f.keys.numbers[e.Key]; known && f.promise.inOrder {
-			f.oracle.Queued(key, numberOf(e.Owner), e.At)
-		}
-	case lock.Acquired, lock.GaveUp:
-		f.recorder.attempts.Add(int64(e.Attempts))
-	case lock.Renewed:
-		f.recorder.update(func(m *Metrics) {
-			m.Cost.Renewals++
-			f.recorder.renewLate.add(e.Elapsed)
-		})
-		if e.Key != "" { // a client process does not name it
-			f.events.note(Event{At: e.At, Kind: Renewed, Key: e.Key, Client: numberOf(e.Owner) + 1, Token: e.Token})
-		}
-	}
-}
-
 // baseSession returns the session with the connection that a client uses. The sessions
 // of smaller numbers must be open.
 func (f *fleet) baseSession(number int) (session, error) {
@@ -230,6 +197,9 @@ func (f *fleet) baseSession(number int) (session, error) {
 
 // violated records a violation as an event.
 func (f *fleet) violated(e oracle.Evidence) {
+	if e.Violation == oracle.Overlap {
+		f.recorder.update(func(*Metrics) { f.recorder.count(time.Now(), func(now *Second) { now.Overlaps++ }) })
+	}
 	side := e.First
 	if e.Violation == oracle.Overlap || e.Violation == oracle.WorkOverlap || e.Violation == oracle.FenceOrder {
 		side = e.Second
@@ -374,7 +344,10 @@ func (f *fleet) admit(place int) (*slot, error) {
 	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
 		defer f.clients.free(place)
-		defer f.recorder.update(func(*Metrics) { f.recorder.of(number).present = false })
+		defer f.recorder.update(func(*Metrics) {
+			f.recorder.of(number).present = false
+			f.recorder.count(time.Now(), func(*Second) { f.recorder.timeline.clients-- })
+		})
 		return c.run(stay)
 	})
 	return &slot{leave: leave, client: c}, nil

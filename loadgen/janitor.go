@@ -126,7 +126,7 @@ func (j *janitor) resetCPU() {
 
 // observe prepares the keys that a client asks for. The first hold of a key waits for this.
 func (j *janitor) observe(s step, r *round) {
-	if s == asked && j.prepared != nil {
+	if s == asked {
 		for _, key := range r.keys {
 			j.prepared[key].Do(func() { j.prepareKey(r.stay, key) })
 		}

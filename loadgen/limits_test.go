@@ -118,7 +118,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{
 			"before",
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Freeze, Before: "GETSET"}, {Kind: Crash, Before: "GET"}}}, {Lock: Lock{Kind: "classic/counted"}, Faults: []Fault{{Kind: Crash, Before: "renew"}}}},
-			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Leak, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
+			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Leak, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"}), {Lock: Lock{Kind: "classic/quorum-semaphore"}, Faults: []Fault{{Kind: Crash, Before: "ZADD", Node: 2}}}},
 		},
 		{"threshold", []Scenario{{Thresholds: []Threshold{{Figure: "stuck_key.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Figure: "stuck_key.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Figure: "odd", Op: "==", Value: 1}}}}},
 	} {

@@ -1,9 +1,12 @@
 package loadgen
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"locktop/loadgen/oracle"
 )
@@ -29,7 +32,7 @@ type Metrics struct {
 	Latency     Latencies
 	Seconds     []Second // newest seconds, at most [HistorySeconds], oldest first; the last is not over
 	Cost        Cost
-	Utilisation float64 // share of the time in which a key was locked, also by a dead client, mean over the requested keys
+	Utilisation float64 // share of the time in which a key was locked, by the leases of the clients, also of a dead one; mean over the requested keys
 	Fairness    Fairness
 
 	Violations oracle.Violations // a key is stuck after 3 TTLs
@@ -97,7 +100,12 @@ type Latency struct {
 
 // Second has the figures of one second of a run.
 type Second struct {
+	Clients  int // most at once, including dead ones
 	Acquired int64
+	Errors   int64   // attempts that ended with an error
+	Lost     int64   // holds that lost their lock, or outlived their lease
+	Overlaps int64   // that ended in this second
+	Faults   int64   // that began in this second
 	Wait     Latency // of attempts that ended in this second
 }
 
@@ -208,7 +216,8 @@ func (r *recorder) reset(now time.Time) {
 	defer r.mu.Unlock()
 	r.totals = Metrics{LastErr: r.totals.LastErr}
 	r.began, r.unsent = now, nil
-	*r.timeline = timeline{wait: newHistogram(), keep: r.timeline.keep}
+	clients := r.timeline.clients
+	*r.timeline = timeline{wait: newHistogram(), keep: r.timeline.keep, clients: clients, counts: Second{Clients: clients}}
 	for _, h := range r.all() {
 		h.reset()
 	}
@@ -245,7 +254,18 @@ func (r *recorder) clientJoined(client int) {
 		r.clients = append(r.clients, record{})
 	}
 	c := r.of(client)
+	if !c.present {
+		r.count(time.Now(), func(*Second) { r.timeline.clients++ })
+	}
 	c.present, c.state, c.trouble = true, Thinking, Thinking
+}
+
+// count changes the figures of the second of a time. r.mu must be held.
+func (r *recorder) count(at time.Time, change func(*Second)) {
+	t := r.timeline
+	t.advance(at.Sub(r.began))
+	change(&t.counts)
+	t.counts.Clients = max(t.counts.Clients, t.clients)
 }
 
 // observe counts a step of a client.
@@ -264,8 +284,12 @@ func (r *recorder) observe(s step, of *round) {
 	case gaveUp:
 		c.state = Thinking
 		r.wait.addCensored(of.at.Sub(of.due))
-		r.timeline.advance(of.at.Sub(r.began))
-		r.timeline.wait.addCensored(of.at.Sub(of.due))
+		r.count(of.at, func(now *Second) {
+			r.timeline.wait.addCensored(of.at.Sub(of.due))
+			if of.how == failed || of.how == died {
+				now.Errors++
+			}
+		})
 	case entered:
 		c.state = Inside
 		c.acquired++
@@ -276,6 +300,9 @@ func (r *recorder) observe(s step, of *round) {
 		r.held.add(of.left.Sub(of.hold.Began))
 		if of.released() {
 			r.release.add(of.at.Sub(of.decided))
+		}
+		if of.how == lost || of.how == expired {
+			r.count(of.at, func(now *Second) { now.Lost++ })
 		}
 	default:
 		return
@@ -351,4 +378,120 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	m.Clients.Total = len(m.Clients.States)
 	m.Clients.Idle, m.Clients.Waiting, m.Clients.Holding, m.Clients.Dead = states[Thinking], states[Queued], states[Inside], states[Dead]
 	return m
+}
+
+// histogram counts durations from 1 µs to 1 h with two significant digits. Longer ones
+// count as 1 h, except in max. It takes 26 KB. It is not safe for concurrent use.
+type histogram struct {
+	hdr      *hdrhistogram.Histogram
+	max      time.Duration
+	censored int64
+}
+
+func newHistogram() *histogram {
+	return &histogram{hdr: hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 2)}
+}
+
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0)
+	h.max = max(h.max, d)
+	// A value up to 1 h is never out of range.
+	_ = h.hdr.RecordValue(int64(min(d, time.Hour)))
+}
+
+// addCensored adds the length of a wait that was cut off, a lower bound of the real
+// one.
+func (h *histogram) addCensored(d time.Duration) {
+	h.add(d)
+	h.censored++
+}
+
+func (h *histogram) reset() {
+	h.hdr.Reset()
+	h.max, h.censored = 0, 0
+}
+
+func (h *histogram) latency() Latency {
+	p := h.hdr.ValueAtPercentilesSlice([]float64{50, 90, 95, 99, 99.9})
+	// A percentile is the upper end of a bucket, which may be above the maximum.
+	return Latency{
+		Count:    h.hdr.TotalCount(),
+		Censored: h.censored,
+		Mean:     min(time.Duration(h.hdr.Mean()), h.max),
+		P50:      min(time.Duration(p[0]), h.max),
+		P90:      min(time.Duration(p[1]), h.max),
+		P95:      min(time.Duration(p[2]), h.max),
+		P99:      min(time.Duration(p[3]), h.max),
+		P999:     min(time.Duration(p[4]), h.max),
+		Max:      h.max,
+	}
+}
+
+// histograms are the distributions of [Latencies].
+type histograms struct{ wait, release, held, handoff, renewLate *histogram }
+
+func newHistograms() histograms {
+	return histograms{newHistogram(), newHistogram(), newHistogram(), newHistogram(), newHistogram()}
+}
+
+// all returns the histograms in the order of the fields.
+func (h *histograms) all() []*histogram {
+	return []*histogram{h.wait, h.release, h.held, h.handoff, h.renewLate}
+}
+
+func (h *histograms) latencies() Latencies {
+	return Latencies{h.wait.latency(), h.release.latency(), h.held.latency(), h.handoff.latency(), h.renewLate.latency()}
+}
+
+// timeline holds the figures of each of the newest seconds of a run. Only the current
+// second has a histogram.
+type timeline struct {
+	past    []Second // oldest first, at most HistorySeconds-1
+	current int      // number of the current second
+	counts  Second   // of the current second, without Wait
+	wait    *histogram
+	clients int // now
+
+	keep func(number int, of Second, waits *histogram) // nil, or called for each second that ends
+}
+
+func newTimeline() *timeline { return &timeline{wait: newHistogram()} }
+
+// add counts an acquire at a time since the start. If its second is over, the current
+// second counts it.
+func (t *timeline) add(at, wait time.Duration) {
+	t.advance(at)
+	t.counts.Acquired++
+	t.wait.add(wait)
+}
+
+// advance closes every second that ended before a time since the start.
+func (t *timeline) advance(at time.Duration) {
+	elapsed := int(at/time.Second) - t.current
+	if elapsed <= 0 {
+		return
+	}
+	if t.keep != nil {
+		t.keep(t.current, t.now(), t.wait)
+	}
+	t.past = append(t.past, t.now())
+	// A gap longer than the history leaves only empty seconds.
+	t.past = append(t.past, slices.Repeat([]Second{{Clients: t.clients}}, min(elapsed, HistorySeconds)-1)...)
+	t.past = t.past[max(0, len(t.past)-(HistorySeconds-1)):]
+	t.current += elapsed
+	t.counts = Second{Clients: t.clients}
+	t.wait.reset()
+}
+
+func (t *timeline) now() Second {
+	now := t.counts
+	now.Wait = t.wait.latency()
+	return now
+}
+
+// seconds returns a copy of the history, with the current second last.
+func (t *timeline) seconds(at time.Duration) []Second {
+	t.advance(at)
+	all := make([]Second, 0, len(t.past)+1)
+	return append(append(all, t.past...), t.now())
 }

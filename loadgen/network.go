@@ -25,8 +25,8 @@ type network struct {
 	pool      int  // pool size of a Redis client over the network; 0 = as in the server's options
 	impatient bool // a Redis client over the network does not retry, and obeys the deadline of its context
 
-	// before decides what happens before a command of a client process; nil: nothing.
-	before  netfault.Before
+	// before decides what happens before a command of a client process to a node; nil: nothing.
+	before  func(node int, command string) func() error
 	holding atomic.Bool  // the client process holds a lock, and has not been asked to release it
 	resumed atomic.Int64 // end of the newest freeze by before, in Unix nanoseconds
 
@@ -158,7 +158,9 @@ func (w *network) through(dial netfault.Dialer, node int) netfault.Dialer {
 func (w *network) lane(dial netfault.Dialer, node int) *netfault.Network {
 	n := netfault.New(dial)
 	n.Sent = func(p []byte) { w.commands.Add(commandsIn(p)) }
-	n.Before = w.before
+	if w.before != nil {
+		n.Before = func(command string) func() error { return w.before(node, command) }
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes = append(w.lanes, lane{node, n})

@@ -16,15 +16,7 @@ import (
 
 // Parse parses a scenario file. An error is one line with the line number, the wrong
 // key and a valid value.
-func Parse(file []byte) (Scenario, error) {
-	return parse(file, func(s Scenario) Scenario { return s })
-}
-
-// ParseWithClient parses a scenario file for client processes of a command; see
-// [Scenario.WithClient]. What goes with these is valid, whatever the kind of lock in the file.
-func ParseWithClient(file []byte, command string) (Scenario, error) {
-	return parse(file, func(s Scenario) Scenario { return s.WithClient(command) })
-}
+func Parse(file []byte) (Scenario, error) { return ParseWithClient(file, "") }
 
 // Read parses a scenario file like [Parse], and does not validate the scenario.
 func Read(file []byte) (Scenario, error) {
@@ -57,13 +49,14 @@ func read(file []byte) (s Scenario, top *yaml.Node, err error) {
 	return s, top, nil
 }
 
-// parse parses a scenario file, and changes the scenario before it is validated.
-func parse(file []byte, change func(Scenario) Scenario) (Scenario, error) {
+// ParseWithClient parses a scenario file for client processes of a command; see
+// [Scenario.WithClient]. What goes with these is valid, whatever the kind of lock in the file.
+func ParseWithClient(file []byte, command string) (Scenario, error) {
 	s, top, err := read(file)
 	if err != nil {
 		return s, err
 	}
-	s = change(s)
+	s = s.WithClient(command)
 	if err := s.Validate(); err != nil {
 		key, _, _ := strings.Cut(err.Error(), " ")
 		if line := lineOf(top, strings.TrimSuffix(key, ":")); line > 0 {
@@ -154,7 +147,7 @@ func wrong(n *yaml.Node, format string, args ...any) *fileError {
 //
 // The tags flag, usage and form give a field of a scenario its place in the command line and in the
 // form of the screen; see [Setting]. So a new field is one line, with a case in validate if not every
-// value is valid, and one sentence in docs/load.md. docs/scenario.schema.json needs it, too: a test compares it.
+// value is valid, and one sentence in docs/load.md. A test makes docs/scenario.schema.json from the tags.
 type field struct {
 	keys    []string
 	options []string
@@ -204,8 +197,8 @@ var formats = map[string]format{
 	"word":          formatAs("a word", verbatim, strings.Clone),
 	"bool":          formatAs("true or false", parseBool, strconv.FormatBool),
 	"int":           formatAs("a whole number", strconv.Atoi, strconv.Itoa),
-	"uint64":        formatAs("a whole number", parseUint, formatUint),
-	"float64":       formatAs("a number", parseFloat, formatFloat),
+	"uint64":        formatAs("a whole number", func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }, func(n uint64) string { return strconv.FormatUint(n, 10) }),
+	"float64":       formatAs("a number", func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }, formatFloat),
 	"fraction":      formatAs("a share like 80% or 0.8", parseShare, formatFloat),
 	"share":         formatAs("a share like 80% or 0.8", parseShare, FormatShare),
 	"rate":          formatAs("a rate like 500/s or 30/m", ParseRate, FormatRate),
@@ -228,12 +221,6 @@ func parseBool(text string) (b bool, err error) {
 	err = yaml.Unmarshal([]byte(text), &b)
 	return b, err
 }
-
-func parseUint(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
-
-func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
-
-func parseFloat(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
 func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
@@ -445,3 +432,47 @@ func flow(v reflect.Value) string {
 
 // YAML returns a part of a scenario in the file format, in one line.
 func YAML[T Lock | Keys | Stage | Fault](part T) string { return flow(reflect.ValueOf(part)) }
+
+// Setting is a field of a scenario, as its tags describe it: its place in a file, in a command line and in
+// a form.
+type Setting struct {
+	Key   string // in a file, like lock.ttl; see [Scenario.Set]
+	Flag  string // "" = none
+	Usage string // of the flag, with <> around the word for its value
+	Form  string // place in the form, and name there, like "6 lease"; "" = none
+
+	index []int
+}
+
+// Settings returns the fields that have a flag or a place in the form, in the order of a file.
+func Settings() []Setting { return settingsIn(reflect.TypeFor[Scenario](), "", nil) }
+
+func settingsIn(t reflect.Type, path string, index []int) (all []Setting) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		x := Setting{path + key, f.Tag.Get("flag"), f.Tag.Get("usage"), f.Tag.Get("form"), append(slices.Clone(index), i)}
+		if x.Flag != "" || x.Form != "" {
+			all = append(all, x)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			all = append(all, settingsIn(f.Type, x.Key+".", x.index)...)
+		}
+	}
+	return all
+}
+
+// In returns a pointer to the value of the setting in s.
+func (x Setting) In(s *Scenario) any {
+	return reflect.ValueOf(s).Elem().FieldByIndex(x.index).Addr().Interface()
+}
+
+// Usual sets what shows the point of the kind of lock, unless it is set: readers, or entries.
+func (s *Scenario) Usual() {
+	switch k := s.Lock.Kind; {
+	case k != Exec && k.shared() && s.Reads == 0:
+		s.Reads = 0.8
+	case k == Reentrant && s.Depth == 0:
+		s.Depth = 3
+	}
+}

@@ -140,24 +140,18 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 			return arrival{due, first && wait < -time.Millisecond, mark}, true
 		}
 		s.mu.Unlock()
-		slept := s.sleep(stay, wait, changed)
+		slept := false
+		select {
+		case <-time.After(wait):
+			slept = true
+		case <-stay.Done():
+		case <-changed:
+		}
 		s.mu.Lock()
 		if slept {
 			return arrival{due, false, mark}, true
 		}
 	}
-}
-
-// sleep waits for d and reports true, or reports false when stay ends or the schedule
-// changes.
-func (s *schedule) sleep(stay context.Context, d time.Duration, changed chan struct{}) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-stay.Done():
-	case <-changed:
-	}
-	return false
 }
 
 // backlog returns the number of due arrivals without a client, and when the oldest of

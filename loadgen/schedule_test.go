@@ -100,7 +100,7 @@ func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		due := arrivalsOf(ended(newRun(Servers{Redis: piped(t)}, Scenario{
-			Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second,
+			Clients: 5, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second,
 		}, openNoNX))(t))
 		// 2000 are expected, ± 45 with 68% confidence.
 		check.Between(t, len(due), 1850, 2150, "arrivals in 100 s at 20/s")

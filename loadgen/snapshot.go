@@ -53,9 +53,9 @@ func (a AgentState) Offset() string {
 
 // SecondShare is the share of a process in one second of a run.
 type SecondShare struct {
-	Number   int // from 0
-	Acquired int64
-	Wait     Distribution
+	Number int // from 0
+	Second     // without its Wait
+	Wait   Distribution
 }
 
 // Distribution is a histogram of durations in a form that can be sent.
@@ -67,7 +67,7 @@ type Distribution struct {
 
 // keepSecond keeps the distribution of a second until the next [Run.Snapshot].
 func (r *recorder) keepSecond(number int, of Second, waits *histogram) {
-	r.unsent = append(r.unsent, SecondShare{number, of.Acquired, waits.distribution()})
+	r.unsent = append(r.unsent, SecondShare{number, of, waits.distribution()})
 	r.unsent = r.unsent[max(0, len(r.unsent)-HistorySeconds):]
 }
 
@@ -263,7 +263,7 @@ func (m *Metrics) add(one Metrics) {
 	}
 	m.Elapsed = max(m.Elapsed, one.Elapsed)
 	m.Running = m.Running || one.Running
-	m.Counts.add(one.Counts)
+	addCounts(&m.Counts, one.Counts)
 	if one.LastErr != "" {
 		m.LastErr = one.LastErr
 	}
@@ -284,10 +284,13 @@ func (m *Metrics) add(one Metrics) {
 	m.Stall = Stall{max(m.Stall.Total, one.Stall.Total), max(m.Stall.Longest, one.Stall.Longest)}
 }
 
-func (c *Counts) add(one Counts) {
-	sum, other := reflect.ValueOf(c).Elem(), reflect.ValueOf(one)
+// addCounts adds the numbers of a struct to those of another one.
+func addCounts[T any](to *T, one T) {
+	sum, other := reflect.ValueOf(to).Elem(), reflect.ValueOf(one)
 	for i := range sum.NumField() {
-		sum.Field(i).SetInt(sum.Field(i).Int() + other.Field(i).Int())
+		if sum.Field(i).CanInt() {
+			sum.Field(i).SetInt(sum.Field(i).Int() + other.Field(i).Int())
+		}
 	}
 }
 
@@ -337,11 +340,12 @@ func (m *Merger) seconds(all *Metrics) []Second {
 
 // second returns the sum of one second.
 func (m *Merger) second(number int) Second {
-	h, acquired := newHistogram(), int64(0)
+	h, sum := newHistogram(), Second{}
 	for _, a := range m.agents {
 		second := a.seconds[number]
-		acquired += second.Acquired
+		addCounts(&sum, second.Second)
 		_ = second.Wait.addTo(h) // Add has checked it
 	}
-	return Second{acquired, h.latency()}
+	sum.Wait = h.latency()
+	return sum
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/loadgen/oracle"
 )
@@ -82,4 +83,25 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		}
 	}
 	golden.Check(t, "verdicts.txt", all.String())
+}
+
+// A reply of a client process that is read late makes its lease end late. Only an overlap that is
+// longer than every delay of the generator proves that two clients held the lock.
+func TestAnOverlapShorterThanAStallProvesNothingAboutAClientProcess(t *testing.T) {
+	for _, c := range []struct {
+		kind   Kind
+		stall  time.Duration
+		doubt  bool
+		gaps   int
+		reason string
+	}{
+		{Exec, 137 * time.Millisecond, true, 1, "a reply may have been late"},
+		{Exec, 35 * time.Millisecond, false, 0, "no reply was as late"},
+		{Mutex, 137 * time.Millisecond, false, 0, "the times of our own leases are exact"},
+	} {
+		m := Metrics{Counts: Counts{Arrivals: 500, Acquired: 500}, Stall: Stall{c.stall, c.stall}}
+		m.Violations.Overlap = oracle.Tally{Count: 1, Total: 35 * time.Millisecond, Longest: 35 * time.Millisecond}
+		v := m.Verdict(Scenario{Lock: Lock{Kind: c.kind}})
+		check.True(t, !v.Safe && v.Doubtful == c.doubt && len(v.Gaps) == c.gaps, "%s: %+v", c.reason, v)
+	}
 }

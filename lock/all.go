@@ -24,7 +24,7 @@ const maxAllKeys = 100
 
 // all is the lock of [Client.All].
 type all struct {
-	base
+	locker
 	protocol *allProtocol // equals base.protocol
 	parts    []base       // the keys, in sorted order
 }
@@ -61,7 +61,7 @@ func (c *Client) All(keys []string, o Options) (Locker, error) {
 	}
 	p := &allProtocol{core: c.core}
 	b.protocol, b.several = p, true
-	a := &all{base: b, protocol: p}
+	a := &all{locker: locker{base: b}, protocol: p}
 	for _, key := range keys {
 		part := newScriptProtocol(mutexScripts, c.core, key, false)
 		p.parts = append(p.parts, part)
@@ -72,6 +72,11 @@ func (c *Client) All(keys []string, o Options) (Locker, error) {
 	} else {
 		p.group(func(string) string { return "" })
 	}
+	a.try = func(ctx context.Context, r *request) (*Lease, error) { // its error names the first key that is held
+		lease, _, err := a.ask(ctx, r, nil)
+		return lease, err
+	}
+	a.waiting = request{wait: a.acquireWaiting, noHandOver: len(p.groups) > 1}
 	return a, nil
 }
 
@@ -84,16 +89,6 @@ func checkKeys(keys []string) error {
 		return fmt.Errorf("%w: %d keys; a lock can have at most %d", ErrArgument, len(keys), maxAllKeys)
 	}
 	return nil
-}
-
-// TryLock implements [Locker]. The error names the first key that is held.
-func (a *all) TryLock(ctx context.Context) (*Lease, error) {
-	return a.tryLock(ctx, &request{try: a.attempt})
-}
-
-// Lock implements [Locker].
-func (a *all) Lock(ctx context.Context) (*Lease, error) {
-	return a.lockBy(ctx, &request{try: a.attempt, noHandOver: len(a.protocol.groups) > 1}, a.acquireWaiting)
 }
 
 // Holder implements [Locker]. It asks for one key after the other.
@@ -145,12 +140,6 @@ func (e *otherHeld) Error() string { return e.held.Error() }
 
 // RedisError marks the error as a reply of the server: the outcome of the attempt is known.
 func (e *otherHeld) RedisError() {}
-
-// attempt asks the server once, without a place in a queue.
-func (a *all) attempt(ctx context.Context, r *request) (*Lease, error) {
-	lease, _, err := a.ask(ctx, r, nil)
-	return lease, err
-}
 
 // attemptWaitingFor asks the server once and, if part is held, for a place in its queue.
 func (a *all) attemptWaitingFor(ctx context.Context, r *request, part *base) (*Lease, error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/netfault"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -320,68 +319,6 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 	})
 }
 
-// interrupt has 8 clients interrupt n acquires at random moments: by their context, a
-// broken connection or the end of a client. It counts the leases in between. If there are none, the
-// clients interrupt more acquires, each later.
-func interrupt(r *rig, n int, cut func(), via redis.UniversalClient, way func(lock.Locker) lock.Locker, keys []string) {
-	newClient := func() *client { return r.open(via, lock.Config{}) }
-	var done, leases atomic.Int64
-	var clients sync.WaitGroup
-	var pace time.Duration // of an acquire on this machine, in this state of load
-	c := newClient()
-	for range 2 { // the first one connects
-		began := time.Now()
-		r.must(r.locked(way(c.All(keys, lock.Options{}))).Unlock(ctx))
-		pace = max(time.Since(began), time.Millisecond)
-	}
-	c.Close()
-	for i := range 8 {
-		clients.Go(func() {
-			c := newClient()
-			for d := done.Add(1); d <= int64(n) || leases.Load() == 0 && d <= 100*int64(n); d = done.Add(1) {
-				a := way(c.All(keys, lock.Options{TTL: 10 * time.Minute}))
-				short, cancel := context.WithTimeout(ctx, rand.N(pace<<(rand.N(int64(6))+min(d/int64(n), 8))))
-				acquire := a.Lock
-				if rand.N(3) == 0 {
-					acquire = a.TryLock
-				}
-				lease, err := acquire(short)
-				cancel()
-				if err == nil {
-					leases.Add(1)
-					_ = lease.Unlock(short)
-				}
-				switch k := rand.N(200); {
-				case k == 0 && i == 0:
-					cut()
-				case k == 1:
-					c.Close()
-					c = newClient()
-				}
-			}
-			c.Close()
-		})
-	}
-	clients.Wait()
-	total := max(int64(n), done.Load()-8) // each client counts one that it does not make
-	r.Logf("%d acquires, %d leases", total, leases.Load())
-	l := leases.Load()
-	check.True(r, l != 0 && l != total, "%d of %d acquires succeeded: the interruptions come too early or too late", l, total)
-}
-
-// interruptions returns the number of acquires to interrupt.
-func interruptions() int { return testtier.Size(50, 1000, 10_000) }
-
-// Issue 18: 0 half-held sets in 10,000 interrupted acquires.
-func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
-	for name, way := range ways {
-		sub(t, name, onRedis, func(r *rig) {
-			interrupt(r, interruptions(), r.link.Cut, r.via, way, []string{"a", "b", "c", "d"})
-			r.until("the end of all locks", func() bool { return r.rdb.Exists(ctx, "a", "b", "c", "d").Val() == 0 })
-		})
-	}
-}
-
 // An All that finds its second key held releases the first one. The release is lost with
 // its connection, and sent again.
 func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
@@ -511,20 +448,6 @@ func TestAnAllOnACluster(t *testing.T) {
 		r.must(r.rdb.Del(ctx, keys[2]).Err())
 		r.until("the end of the lease", func() bool { return !lease.Valid() })
 		r.until("the release of the other keys", func() bool { return r.held(keys) == 0 })
-	}
-}
-
-// Issue 18: 0 half-held sets in 10,000 interrupted acquires over several slots of a
-// cluster.
-func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	r := onCluster(t, servertest.ClusterOptions{})
-	link := netfault.New(redis.NewDialer(&redis.Options{}))
-	via := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
-	defer via.Close()
-	for name, keys := range onClusterKeys {
-		interrupt(r.rig, interruptions()/len(onClusterKeys), link.Cut, via, ways["one slot"], keys)
-		r.until("the end of all locks of "+name, func() bool { return r.held(keys) == 0 })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -96,15 +97,6 @@ func nameKey(key string, err error) error {
 	return nil
 }
 
-// checkCompanions returns an error if a cluster cannot store further keys in key's
-// slot.
-func (c *core) checkCompanions(key string) error {
-	if c.transport.Clustered() && !canHaveCompanions(key) {
-		return fmt.Errorf("%w: on a cluster, the key %q has a closing brace but no {tag}, so this lock cannot store its other keys in the same slot", ErrArgument, key)
-	}
-	return nil
-}
-
 // Holder implements [Locker].
 func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	if err := b.check(ctx); err != nil {
@@ -125,6 +117,8 @@ func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 type request struct {
 	// try asks the server once.
 	try func(context.Context, *request) (*Lease, error)
+	// wait waits for the lock; nil = as base.acquireWaiting.
+	wait func(context.Context, *request) (*Lease, error)
 	// owner may enter its own hold again, and must not wait for itself; nil = there are only
 	// separate holds.
 	owner *owner
@@ -170,19 +164,18 @@ func (b *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
 	return r.try(ctx, r)
 }
 
-// lock implements Lock for most kinds.
+// lock implements Lock for all kinds.
 func (b *base) lock(ctx context.Context, r *request) (*Lease, error) {
-	return b.lockBy(ctx, r, b.acquireWaiting)
-}
-
-// lockBy implements Lock with acquire, which waits.
-func (b *base) lockBy(ctx context.Context, r *request, acquire func(context.Context, *request) (*Lease, error)) (*Lease, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	r.began = time.Now()
 	b.client.waits.Add(1)
-	lease, err := acquire(ctx, r)
+	wait := r.wait
+	if wait == nil {
+		wait = b.acquireWaiting
+	}
+	lease, err := wait(ctx, r)
 	b.client.waits.Add(-1)
 	err = r.withHolder(ctx, err)
 	if err != nil && b.client.tasks.begin() {
@@ -215,8 +208,137 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 			return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
 		}
 	}
-	defer b.client.localQueues.leave(local)
+	defer b.client.localQueues.remove(local, nil) // the next goroutine goes on
 	return b.waitAndAcquire(ctx, r, local)
+}
+
+// foreignPollInterval is the pause between attempts if the holder's release may send
+// no message: the holder uses another library, or the subscription is not confirmed.
+const foreignPollInterval = 250 * time.Millisecond
+
+// maxPollInterval is the average pause between attempts if the holder's release sends
+// a message. The key may also vanish without one (DEL, FLUSHALL, eviction).
+const maxPollInterval = 5 * time.Second
+
+// minBackoff and maxBackoff are the first and the longest pause between attempts while
+// the server cannot be reached.
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// waitAndAcquire tries once. If the lock is held, it waits until it has acquired the
+// lock or ctx ends.
+func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue) (*Lease, error) {
+	notifier, processChannel := &b.client.notifier, b.processChannel()
+	queue, w := local.reuseSubscription(notifier, processChannel) // before the attempt: no message is missed in between
+	r.contended, r.queue = queue != nil, queue
+	lease, err := b.tryInQueue(ctx, r, queue, w)
+	if queue == nil && errors.Is(err, ErrHeld) {
+		queue, w = local.subscribe(notifier, b.protocol.channel(), processChannel)
+		r.queue = queue
+	}
+	if queue == nil {
+		return lease, err
+	}
+	held, backoff := err, minBackoff
+	for waited := false; err != nil && (errors.Is(err, ErrHeld) || waited && transient(err)); waited = true {
+		if errors.Is(err, ErrHeld) {
+			held, backoff = err, minBackoff
+		}
+		if pause := r.capPoll(b.pollInterval(r, err, queue, backoff)); !r.inOrder || queue.isFirst(w) {
+			queue.wakeAfter(pause)
+		}
+		if err = b.client.await(ctx, w.wakeup, r.acquired); err != nil {
+			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
+			break
+		}
+		lease, err = b.tryInQueue(ctx, r, queue, w)
+		backoff = min(2*backoff, maxBackoff)
+	}
+	if err == nil {
+		queue.wakeAfter(r.capPoll(pollInterval(lease.Token(), queue.untilTurn(b.opts.keyTTL()), queue.subscribed())))
+	}
+	queue.leave(w, err == nil && (!r.shared || r.chained))
+	if r.registrar != nil && (err != nil || lease.Token() != r.token) {
+		r.registrar.giveUp(r.token)
+		r.token, r.registrar = "", nil
+	}
+	queue.unregister()
+	return lease, err
+}
+
+// processChannel returns the channel on which a release wakes this process only; empty
+// if releases of this kind of lock wake all processes.
+func (b *base) processChannel() string {
+	switch p := b.protocol.(type) {
+	case *scriptProtocol:
+		return p.processChannel()
+	case *rwProtocol:
+		if p.mode == writeMode {
+			return p.writers.processChannel()
+		}
+	case *redlockAttempt:
+		return p.redlock.firstNode.processChannel()
+	}
+	return ""
+}
+
+// tryInQueue tries once, as w, a waiter in queue; nil = there is none yet. If the lock is
+// held, the next release hands it to the waiter if it is inOrder or ctx is for [inTurn], or if its process
+// was woken too often and found the lock taken.
+func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *waiter) (_ *Lease, err error) {
+	p, hands := b.protocol.(*scriptProtocol)
+	hands = hands && !p.broadcast && !r.noHandOver
+	if hands && queue != nil && r.token == "" && (r.inOrder || ctx.Value(inTurn{}) != nil || queue.starving()) {
+		if r.token, err = b.client.newProcessToken(b.client.owner, r.inOrder); err != nil {
+			return nil, err
+		}
+		r.registrar = p
+		queue.setToken(w, r.token)
+	}
+	r.acquired = r.owner.nextAcquire()
+	return r.try(ctx, r)
+}
+
+// capPoll returns pause, at most pollEvery.
+func (r *request) capPoll(pause time.Duration) time.Duration {
+	if r.pollEvery > 0 {
+		return min(pause, r.pollEvery)
+	}
+	return pause
+}
+
+// pollInterval returns the pause of a waiter while a token holds the lock. A message may
+// end it earlier. A holder of this package publishes its release, so a subscribed
+// waiter waits for the end of the holder's TTL, at most 2.5 to 7.5 s at random.
+func pollInterval(token string, ttl time.Duration, subscribed bool) time.Duration {
+	limit := foreignPollInterval
+	if _, ours := tokenOwner(token); ours && subscribed && ttl >= 0 {
+		limit = randomBetween(maxPollInterval/2, maxPollInterval*3/2)
+	}
+	if ttl < 0 {
+		return limit
+	}
+	return min(ttl+time.Millisecond, limit)
+}
+
+// pollInterval returns the pause after an attempt of a waiter in queue that ended with
+// err. If a release wakes one process, that process may be stopped, so a registered
+// process polls by itself: every 1 to 2 s if it is one of the next.
+func (b *base) pollInterval(r *request, err error, queue *waitQueue, backoff time.Duration) time.Duration {
+	var held *HeldError
+	switch {
+	case !errors.As(err, &held):
+		return backoff
+	case b.processChannel() == "":
+		return pollInterval(held.Token, held.TTL, queue.subscribed())
+	}
+	pause := pollInterval(held.Token, queue.untilTurn(held.TTL), queue.subscribedBoth())
+	if r.inOrder || queue.isNext() {
+		pause = min(pause, randomBetween(time.Second, 2*time.Second))
+	}
+	return pause
 }
 
 // withHolder adds the last seen holder to the error of a wait that ended with ctx. The
@@ -290,7 +412,9 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 // the holder.
 func (b *base) settle(ctx context.Context, r *request, token string, sent time.Time, held *HeldError, fence int64, err error) (*hold, error) {
 	if err != nil {
-		return nil, b.emitFailure(token, describe("acquire", b.key, err))
+		err = describe("acquire", b.key, err)
+		b.client.emit(Event{Kind: Failed, At: time.Now(), Key: b.key, Owner: b.client.owner, Token: token, Err: err})
+		return nil, err
 	}
 	if held != nil {
 		r.held = held
@@ -319,27 +443,12 @@ func (b *base) undoAttempt(r *request, token string, sent time.Time, acquire fut
 	r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
 }
 
-// emitFailure reports the failure of an attempt and returns err.
-func (b *base) emitFailure(token string, err error) error {
-	b.client.emit(Event{Kind: Failed, At: time.Now(), Key: b.key, Owner: b.client.owner, Token: token, Err: err})
-	return err
-}
-
-// sinceWritten returns the time at which a request was written. This can be later than
-// sent, because the connection was dialed first. If it is not known, sinceWritten
-// returns sent.
-func sinceWritten(request future, sent time.Time) time.Time {
-	if r, ok := request.(interface{ writtenAt() time.Time }); ok {
-		return later(r.writtenAt(), sent)
-	}
-	return sent
-}
-
 // startHold returns the hold of a lock that was granted to a request sent at sent. If
 // the grant arrives after its deadline, the lock is released again and the error
 // matches [ErrLost].
 func (b *base) startHold(r *request, token string, fence int64, sent time.Time) (*hold, error) {
-	h := newHold(b, token, fence, sent)
+	h := &hold{base: b, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: b.opts.TTL, longestTTL: b.opts.TTL, slot: -1}
+	h.renewAt = h.nextRenewal()
 	if h.pastDeadline(h.began) {
 		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), nil)
 		return nil, fmt.Errorf("lock: acquire %q: the reply took %v, too long for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
@@ -365,85 +474,10 @@ func (b *base) poll(ctx context.Context, r *request) (*Lease, error) {
 		if b.opts.Wait.MaxTries > 0 && r.attempts >= b.opts.Wait.MaxTries {
 			return nil, err
 		}
-		b.client.sleep(ctx, b.opts.Wait.pause())
+		wait := b.opts.Wait
+		b.client.sleep(ctx, wait.Poll+time.Duration((2*rand.Float64()-1)*wait.Jitter*float64(wait.Poll)))
 		if cause := stopCause(ctx, b.client); cause != nil {
 			return nil, fmt.Errorf("lock: wait for %q: %w: %w", b.key, err, cause)
 		}
 	}
-}
-
-// maxUndos is the number of undos in progress with which no further attempt begins. undoPause
-// is the first pause between two releases of undo. It doubles each time, up to maxUndoPause.
-const (
-	maxUndos     = 1000
-	undoPause    = 10 * time.Millisecond
-	maxUndoPause = time.Second
-)
-
-// awaitUndos waits while there are maxUndos. On a cluster it does not: one dead node must not
-// stop the locks of the others.
-func (c *core) awaitUndos(ctx context.Context) error {
-	if c.transport.Clustered() {
-		return nil
-	}
-	if !c.undos.TryAcquire(1) {
-		if err := c.undos.Acquire(ctx, 1); err != nil {
-			return err
-		}
-	}
-	c.undos.Release(1)
-	return nil
-}
-
-// undo releases a lock whose acquire has an unknown outcome: see releaseUntil.
-func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
-	c.releaseUntil(p, token, until, acquire, func(err error) {
-		c.emit(Event{Kind: Undone, At: time.Now(), Key: p.lockKey(), Token: token, Err: err})
-	})
-}
-
-// releaseUntil releases a lock that a token may have. It sends the first release, behind
-// the acquire, before it returns. In the background it repeats the release until the server
-// has answered twice, or until until: by then a key that was acquired immediately has
-// expired by itself. Then it calls done, with an error if two answers are missing. A network
-// that delivers the acquire of a closed connection even later leaves the key for one TTL,
-// like a holder that has crashed.
-//
-// One answer is enough on the connection of the acquire. After a connection has
-// broken, a release may overtake an acquire that is still in the server's buffers;
-// hence the second. On a cluster, go-redis sends an acquire again if it is redirected,
-// and releases may overtake it, too. If acquire is not nil, only releases after its
-// end count there.
-func (c *core) releaseUntil(p protocol, token string, until time.Time, acquire future, done func(error)) {
-	if u, ok := p.(interface{ undo() }); ok {
-		u.undo()
-		return
-	}
-	first := p.release(c.alive, token, 0)
-	counts := c.undos.TryAcquire(1)
-	c.tasks.spawn(func() {
-		if counts {
-			defer c.undos.Release(1)
-		}
-		ctx, cancel := context.WithDeadline(c.alive, until)
-		defer cancel()
-		release := first
-		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.Clustered() {
-			a.waitLast(ctx)
-			release = p.release(c.alive, token, 0)
-		}
-		pause := undoPause
-		for answers := 0; ; release = p.release(c.alive, token, 0) {
-			reply, err := release.wait(ctx)
-			if err == nil || !transient(err) {
-				answers++
-			}
-			c.emitHandOver(p.lockKey(), token, reply)
-			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
-				done(ctx.Err())
-				return
-			}
-			pause = min(2*pause, maxUndoPause)
-		}
-	})
 }

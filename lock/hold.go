@@ -41,12 +41,6 @@ type hold struct {
 	due  time.Time
 }
 
-func newHold(b *base, token string, fence int64, sent time.Time) *hold {
-	h := &hold{base: b, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: b.opts.TTL, longestTTL: b.opts.TTL, slot: -1}
-	h.renewAt = h.nextRenewal()
-	return h
-}
-
 // valid reports whether the hold has not ended, by the clock.
 func (h *hold) valid() bool {
 	h.mu.Lock()

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -94,22 +93,6 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
 		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrClosed, "unlocked again")
 		r.holds("orders", "stranger")
-	})
-}
-
-// The same while the server does not answer: the release follows later.
-func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.T) {
-	onChild(t, func(r *rig, child *server.Child) {
-		work, cancel := context.WithCancel(ctx)
-		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work))(r)
-		unlocked := make(chan error, 1)
-		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
-		r.must(child.Freeze())
-		cancel()
-		check.ErrorIs(r, <-unlocked, context.Canceled)
-		check.False(r, lease.Valid(), "it is valid yet")
-		r.must(child.Continue())
-		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	})
 }
 

@@ -57,7 +57,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,11 +131,6 @@ type Wait struct {
 	// MaxTries is the number of attempts after which Lock returns [ErrHeld]; 0 = no
 	// limit. It requires Poll.
 	MaxTries int
-}
-
-// pause returns the time until the next attempt.
-func (w Wait) pause() time.Duration {
-	return w.Poll + time.Duration((2*rand.Float64()-1)*w.Jitter*float64(w.Poll))
 }
 
 const (

@@ -307,7 +307,7 @@ func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
 	onBoth(t, f)
 	sub(t, "IFEQ", inBubble, func(r *rig) {
-		r.embedded.KnowIfEqual()
+		servertest.KnowIfEqual(r.embedded)
 		check.Require(r, r.knowsIfEqual(), "the server does not know IFEQ")
 		f(r)
 	})

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -109,39 +108,6 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 			r.must(pass(c.Mutex("orders", lock.Options{})))
 		})
 	}
-}
-
-// The same on the nodes of a Redlock.
-func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
-	nodesInBubble(t, 5, func(r *nodes) {
-		var garblers []*corruptingDialer
-		for i, rdb := range r.via {
-			g := &corruptingDialer{dial: rdb.Options().Dialer, noise: []byte("$-1\r\n")}
-			garblers = append(garblers, g)
-			r.via[i] = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Dialer: g.connect, DisableIdentity: true})
-			defer r.via[i].Close()
-		}
-		q := r.quorum(lock.QuorumConfig{})
-		r.warm(q)
-		for nonsense := range 6 {
-			for i, g := range garblers {
-				g.on.Store(i < nonsense)
-			}
-			lease, err := q.Redlock("orders", lock.Options{TTL: time.Second}).TryLock(ctx)
-			switch {
-			case nonsense <= 2 && err != nil:
-				r.Errorf("%d nodes talk nonsense: %v", nonsense, err)
-			case nonsense <= 2:
-				_ = lease.Unlock(ctx)
-			case !errors.Is(err, lock.ErrNoQuorum):
-				r.Errorf("%d nodes talk nonsense: %v, want ErrNoQuorum", nonsense, err)
-			}
-			for _, g := range garblers {
-				g.on.Store(false)
-			}
-			r.until("nothing to be left", func() bool { return r.count("orders", "") == 5 })
-		}
-	})
 }
 
 // corruptingDialer dials connections on which noise arrives instead of replies while it is on.

@@ -73,6 +73,45 @@ func keysOf(key string, fence bool) []string {
 	return []string{key}
 }
 
+// companionKey returns the name of a further key of a lock, in the same cluster slot:
+// "key::part" if key has a {tag}, else "{key}:part". The names are unique, also for
+// the keys "a" and "{a}": only in the first form a colon stands before ":part".
+func companionKey(key, part string) string {
+	if hasTag(key) {
+		return key + "::" + part
+	}
+	return "{" + key + "}:" + part
+}
+
+// canHaveCompanions reports whether companionKey returns names in the slot of the
+// lock. A key without a tag must work as a tag itself.
+func canHaveCompanions(key string) bool {
+	return hasTag(key) || key != "" && !strings.Contains(key, "}")
+}
+
+// hasTag reports whether a cluster hashes only a part of key.
+func hasTag(key string) bool { return slotTag(key) != key }
+
+// slotTag returns the part of a key that decides in which slot a cluster stores it: the
+// part between the first "{" and the next "}", unless it is empty, else the whole key.
+func slotTag(key string) string {
+	if _, rest, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// checkCompanions returns an error if a cluster cannot store further keys in key's
+// slot.
+func (c *core) checkCompanions(key string) error {
+	if c.transport.Clustered() && !canHaveCompanions(key) {
+		return fmt.Errorf("%w: on a cluster, the key %q has a closing brace but no {tag}, so this lock cannot store its other keys in the same slot", ErrArgument, key)
+	}
+	return nil
+}
+
 func (p *scriptProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
 	if p.scripts.counted {
 		return p.scripts.acquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds(), entries)
@@ -272,6 +311,8 @@ func appendArgs(argv []string, args []any) []string {
 	return argv
 }
 
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
 func (c *call) send(ctx context.Context, cmd *transport.Command, args []string) {
 	cmd.Args = args
 	c.cmd, c.reply = cmd, c.transport.Send(ctx, cmd)
@@ -317,6 +358,16 @@ func (c *call) waitLast(ctx context.Context) { _ = c.reply.Wait(ctx) }
 // writtenAt returns when the answered command was written; zero = not known. Call it
 // after wait.
 func (c *call) writtenAt() time.Time { return c.cmd.Written }
+
+// sinceWritten returns the time at which a request was written. This can be later than
+// sent, because the connection was dialed first. If it is not known, sinceWritten
+// returns sent.
+func sinceWritten(request future, sent time.Time) time.Time {
+	if r, ok := request.(interface{ writtenAt() time.Time }); ok {
+		return later(r.writtenAt(), sent)
+	}
+	return sent
+}
 
 // While the keys of a lock move to another cluster node, a call is sent again after
 // every tryAgainInterval, for at most tryAgainLimit.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -199,11 +198,3 @@ func (s *nodeSet) askOrder() []int {
 	}
 	return order
 }
-
-// randomBetween returns a random duration in [low, high).
-func randomBetween(low, high time.Duration) time.Duration {
-	return low + random(high-low)
-}
-
-// random returns a random duration in [0, n). Tests that repeat an order replace it.
-var random = rand.N[time.Duration]

@@ -292,25 +292,6 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 	}
 }
 
-func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
-	nodesOnRedis(t, 1, func(r *nodes) {
-		r.kill(0) // it may be the server of an earlier test
-		began := time.Now()
-		r.restart(0)
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout(), MinUptime: 500 * time.Millisecond})
-		m := q.Redlock("orders", lock.Options{})
-		lease, err := m.TryLock(ctx)
-		// When a refused attempt returns, its copy on that node is being released.
-		for errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
-			time.Sleep(10 * time.Millisecond)
-			lease, err = m.TryLock(ctx)
-		}
-		r.must(err)
-		check.AtLeast(r, time.Since(began), 450*time.Millisecond, "it voted after")
-		r.must(lease.Unlock(ctx))
-	})
-}
-
 // Scenario 74.
 func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
@@ -414,23 +395,6 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
-}
-
-func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
-	nodesOnRedis(t, 3, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.kill(0, 1, 2)
-		r.restart(0, 1, 2)
-		n := r.count("orders", lease.Token())
-		check.Require(r, n == 3, "%d copies came back", n)
-		err := lease.Extend(ctx, time.Minute)
-		for ; errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
-			time.Sleep(time.Millisecond) // connections need time to recover
-		}
-		r.must(err)
-		r.must(lease.Unlock(ctx))
-	}, "--appendonly", "yes", "--appendfsync", "always")
 }
 
 // Scenario 77.
@@ -659,16 +623,6 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 	})
 }
 
-func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
-	nodesInBubble(t, 3, func(r *nodes) {
-		lease := r.everywhere(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
-		for _, rdb := range r.rdbs {
-			n := rdb.DBSize(ctx).Val()
-			check.True(r, n == 1 && fenceOf(lease) == 0, "%d keys, fence %d", n, fenceOf(lease))
-		}
-	})
-}
-
 // Scenario 82, on nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	nodesOnBothFirst(t, 5, func(r *nodes) {
@@ -829,17 +783,6 @@ func (r *nodes) handOver(holder, waiter *quorum) time.Duration {
 	return took
 }
 
-func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
-	nodesInBubble(t, 5, func(r *nodes) {
-		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(holder.Redlock("orders", lock.Options{TTL: time.Hour}))
-		won := lockAsync(ctx, waiter.Redlock("orders", lock.Options{}))
-		time.Sleep(time.Second) // it is subscribed, but the message is lost
-		r.freeze(0)
-		r.passesOn(lease, won, 8*r.nodeTimeout(), "the waiter got in after")
-	})
-}
-
 // With a stray copy on the first node the waiters must not wake each other.
 func TestFailedAttemptsWakeNobody(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
@@ -903,19 +846,6 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 	})
 }
 
-// Two clients of one quorum exclude each other.
-func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
-	nodesOnBoth(t, 3, func(r *nodes) {
-		q := r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "billing-7"}, NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{}))
-		other := q.As("billing-8")
-		check.Equal(r, r.heldBy(other.Redlock("orders", lock.Options{})).Owner(), "billing-7", "held by")
-		r.must(other.Close())
-		check.True(r, lease.Valid(), "closing one identity ended another's lease")
-		r.must(lease.Unlock(ctx))
-	})
-}
-
 func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -926,25 +856,6 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		check.Equal(r, r.countOf([]int{2, 3, 4}, "orders", ""), 3, "released nodes of 3")
 		check.ErrorIs(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
-	})
-}
-
-// Other clients that use the same commands on a majority exclude us, and we exclude
-// them.
-func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
-	nodesOnBoth(t, 3, func(r *nodes) {
-		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
-		lease := r.everywhere(m)
-		for _, rdb := range r.rdbs {
-			ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result()
-			check.True(r, !ok && err == nil, "they got in beside us: %v %v", ok, err)
-		}
-		r.must(lease.Unlock(ctx))
-		r.until("the release", func() bool { return r.count("orders", "") == 3 })
-		for _, rdb := range r.rdbs[:2] {
-			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
-		}
-		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }
 

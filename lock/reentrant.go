@@ -43,12 +43,11 @@ func (c *Client) Reentrant(key string, o Options) (Locker, error) {
 	b.protocol = newScriptProtocol(reentrantScripts, c.core, key, o.Fence)
 	r := &reentrant{locker: locker{base: b}}
 	newOwner(&r.held)
-	r.try, r.waiting.owner = r.attempt, r.held.owner
+	r.waiting.owner = r.held.owner
+	r.try = func(ctx context.Context, req *request) (*Lease, error) {
+		return r.held.enterOrAcquire(ctx, key, req, func() (*hold, error) { return r.acquireOnce(ctx, req) })
+	}
 	return r, nil
-}
-
-func (r *reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
-	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquireOnce(ctx, req) })
 }
 
 // owner is what the holds of one owner share: one hold, or one per side of a [Client.RW].

@@ -174,8 +174,6 @@ func (a *redlockAttempt) releaseCmd(channel string, first bool) *nodeCommand {
 	return cmd
 }
 
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
 // nodeCall is the command of a round to one node. It counts as a task.
 type nodeCall struct {
 	call

@@ -147,7 +147,7 @@ func (a *readAttempt) wait(ctx context.Context) (any, error) {
 type rwWriter struct{ *rwOwner }
 
 func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.writer.tryLock(ctx, &request{try: rw.tryOnce})
+	return rw.writer.tryLock(ctx, &request{try: func(ctx context.Context, r *request) (*Lease, error) { return rw.tryWrite(ctx, r, "") }})
 }
 
 // Lock implements [Locker]. While it waits, its own claim or that of a writer before it
@@ -159,7 +159,7 @@ func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 	lease, err := rw.writer.lock(ctx, r)
 	writers.remove(rw.writer.key, func() {
 		if err != nil && r.attempts > 0 {
-			rw.withdraw()
+			rw.writer.rwProtocol.writers.giveUp(rw.writer.client.process)
 		}
 	})
 	return lease, err
@@ -192,14 +192,11 @@ func (w *waitingWriters) remove(key string, withdraw func()) {
 	}
 }
 
-// tryOnce asks once and does not wait.
-func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
-	return rw.tryWrite(ctx, r, "")
-}
-
 // tryWaiting asks once and, if it is refused, claims to be the next writer or registers.
 func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
-	lease, err := rw.tryWrite(ctx, r, rw.claimID())
+	// Only the first writer of the process's queue talks to the server, and it does so for all. With a claim
+	// per writer, the queue could wake a writer that the claim of a later one keeps out.
+	lease, err := rw.tryWrite(ctx, r, rw.writer.client.owner+"~"+processOf(rw.writer.client.id))
 	r.pollEvery = claimTTL / 3
 	if r.queue != nil {
 		r.pollEvery = r.queue.claimPoll()
@@ -229,19 +226,6 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 func mustRetry(err error) bool {
 	var held *HeldError
 	return errors.As(err, &held) && held.Token == "" && held.TTL == 0
-}
-
-// claimID returns the id of the process's claim. Only the first writer of the
-// process's queue talks to the server, and it does so for all. With a claim per
-// writer, the queue could wake a writer that the claim of a later one keeps out.
-func (rw rwWriter) claimID() string {
-	return rw.writer.client.owner + "~" + processOf(rw.writer.client.id)
-}
-
-// withdraw ends the claim or the registration of the process, in the background. If the
-// request is lost, both expire.
-func (rw rwWriter) withdraw() {
-	rw.writer.rwProtocol.writers.giveUp(rw.writer.client.process)
 }
 
 // rwMode is a side of the lock, as the scripts name it.

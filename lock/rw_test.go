@@ -239,27 +239,6 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 	})
 }
 
-// A waiting writer is woken by every reader that leaves, not only by the last: it may
-// wait for the deadline of another.
-func TestAWriterCountsOnTheReadersWhoAreLeft(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		began := time.Now()
-		for i := range 4 {
-			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
-			if i%2 == 0 {
-				r.locked(c.RW("prices", fixed(2*time.Second)).Reader()) // the reader dies
-				continue
-			}
-			lease := r.locked(c.RW("prices", lock.Options{TTL: time.Minute}).Reader())
-			time.AfterFunc(1950*time.Millisecond, func() { r.must(lease.Unlock(ctx)) })
-		}
-		time.Sleep(100 * time.Millisecond)
-		lease := r.lock(r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
-		check.Between(r, time.Since(began), 2*time.Second, 2010*time.Millisecond, "the writer entered after, the dead readers' TTL was 2 s")
-		r.must(lease.Unlock(ctx))
-	})
-}
-
 // Scenario 29, for a writer that only tries.
 func TestAReadersExpiryIsItsOwn(t *testing.T) {
 	inBubble(t, func(r *rig) {

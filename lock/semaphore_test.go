@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,28 +299,6 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 	})
 }
 
-// A renewal that is on its way when the permit is released neither brings the permit
-// back nor reports a loss (redis-semaphore#205).
-func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		d := &eventRecorder{}
-		s := r.client(lock.Config{Observe: d.write}).Semaphore("orders", 25, lock.Options{Renew: lock.Renew{Every: time.Millisecond}})
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				for range testtier.Size(6, 20, 20) {
-					lease := r.lock(s)
-					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
-					r.must(lease.Unlock(ctx))
-				}
-			})
-		}
-		all.Wait()
-		check.True(r, d.count(lock.Renewed) != 0 && d.count(lock.Lost) <= 0, "%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
-		check.Equal(r, r.keys(), 0, "keys left")
-	})
-}
-
 // The stored limit counts for all clients, over the life of the key. Lowering it takes
 // no permit away and lets no waiter in before enough holders have left.
 func TestTheStoredLimitCounts(t *testing.T) {
@@ -468,162 +442,6 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		check.False(r, tooLate(took, 2*time.Second), "two waiters of a process got the permits of dead holders after %v", took)
 		r.unlockAll(leases...)
 		check.DeepEqual(r, r.rdb.Keys(ctx, "*").Val(), []string{"{orders}:limit"}, "the server has")
-	})
-}
-
-// Clients of four processes acquire, hold, release and abandon permits, while their
-// network freezes, loses replies, breaks and delays. There are never more valid leases
-// than permits, and never more permits on the server. In the end nothing is left.
-func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
-	for seed := range uint64(testtier.Size(1, 2, 1000)) {
-		sub(t, fmt.Sprint("seed=", seed), inBubble, func(r *rig) {
-			const limit, processes, clients = 3, 4, 4
-			var mu sync.Mutex
-			valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
-			count := func(lease *lock.Lease) {
-				mu.Lock()
-				defer mu.Unlock()
-				acquired++
-				valid[lease] = true
-				inside := 0
-				for other := range valid {
-					if other.Valid() {
-						inside++
-					} else {
-						delete(valid, other)
-					}
-				}
-				if most = max(most, inside); inside > limit {
-					r.Errorf("%d holders inside", inside)
-				}
-				check.AtMost(r, r.permits("orders"), limit, "permits on the server")
-			}
-			life := r.soon(time.Duration(testtier.Size(30, 300, 300)) * time.Second)
-			var all sync.WaitGroup
-			for p := range uint64(processes) {
-				c, link := r.process(fmt.Sprint("p", p))
-				all.Go(func() {
-					random := rand.New(rand.NewPCG(seed, p))
-					for life.Err() == nil {
-						time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
-						switch random.IntN(5) {
-						case 0:
-							link.Freeze()
-						case 1:
-							link.FreezeReplies()
-						case 2:
-							link.Cut()
-						case 3:
-							link.Delay(func() time.Duration { return time.Millisecond })
-						}
-						time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
-						link.Thaw()
-					}
-				})
-				for i := range uint64(clients) {
-					all.Go(func() {
-						random := rand.New(rand.NewPCG(seed, 100*p+i+10))
-						o := lock.Options{TTL: time.Second << random.IntN(3)}
-						s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
-						for life.Err() == nil {
-							short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
-							lease, err := s.Lock(short)
-							cancel()
-							if err != nil {
-								continue
-							}
-							count(lease)
-							time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
-							if random.IntN(4) == 0 {
-								_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
-							}
-							if random.IntN(10) > 0 {
-								short, cancel := context.WithTimeout(ctx, time.Second)
-								_ = lease.Unlock(short)
-								cancel()
-							}
-						}
-					})
-				}
-			}
-			all.Wait()
-			runtime.GC() // abandoned leases are renewed until they are collected
-			for lease := range valid {
-				_ = lease.Unlock(ctx)
-			}
-			time.Sleep(time.Minute)
-			keys := r.rdb.Keys(ctx, "*").Val()
-			check.True(r, len(keys) == 0 && most >= limit, "left behind: %q; at most %d holders were inside", keys, most)
-			r.Logf("%d acquisitions", acquired)
-		})
-	}
-}
-
-// 1,000,000 acquisitions with LOCKTOP_PROOF, 20,000 in the long tier: the holders in the processes
-// never exceed the limit, nor do the permits on the server. Whenever all clients pause,
-// the two numbers agree.
-func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		const limit, processes, clients = 5, 4, 16
-		rounds := testtier.Size(2, 20, 20)
-		cycles := testtier.Size(200, 20_000, 1_000_000)/rounds/processes/clients + 1
-		semaphores := make([]*lock.Semaphore, processes)
-		for i := range semaphores {
-			c, _ := r.process(fmt.Sprint("p", i))
-			semaphores[i] = c.Semaphore("orders", limit, lock.Options{TTL: time.Minute})
-		}
-		var inside, most, total atomic.Int64
-		began, sampled := time.Now(), 0
-		for round := range rounds {
-			var all sync.WaitGroup
-			var working atomic.Int64
-			kept := make(chan *lock.Lease, processes*clients)
-			for i := range processes * clients {
-				s := semaphores[i%processes]
-				working.Add(1)
-				all.Go(func() {
-					defer working.Add(-1)
-					for range cycles {
-						lease := r.lock(s)
-						n := inside.Add(1)
-						check.AtMost(r, n, limit, "holders inside")
-						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-						}
-						total.Add(1)
-						runtime.Gosched()
-						inside.Add(-1)
-						r.must(lease.Unlock(ctx))
-					}
-				})
-			}
-			for working.Load() > 0 {
-				check.AtMost(r, r.permits("orders"), limit, "round %d: permits on the server", round)
-				sampled++
-			}
-			all.Wait()
-			for i := range processes * clients {
-				all.Go(func() {
-					if lease, err := semaphores[i%processes].TryLock(ctx); err == nil {
-						inside.Add(1)
-						kept <- lease
-					}
-				})
-			}
-			all.Wait()
-			close(kept)
-			n := r.permits("orders")
-			check.True(r, n == inside.Load() && n != 0, "round %d: %d permits on the server, %d holders", round, n, inside.Load())
-			most.Store(max(most.Load(), inside.Load()))
-			for lease := range kept {
-				inside.Add(-1)
-				r.must(lease.Unlock(ctx))
-			}
-		}
-		check.Equal(r, r.rdb.Exists(ctx, "orders", waitersKey).Val(), 0, "keys left")
-		check.Equal(r, most.Load(), limit, "most holders inside")
-		took := time.Since(began)
-		r.Logf("%d acquisitions in %v, %.0f a second; at most %d inside; %d samples on the server",
-			total.Load(), took.Round(time.Millisecond), float64(total.Load())/took.Seconds(), most.Load(), sampled)
 	})
 }
 

@@ -143,14 +143,6 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 		}
 		grown := heap() - before
 		check.True(r, grown <= 20*n, "%d identities that were never used take %d bytes each", n, grown/n)
-		short, cancel := context.WithCancel(ctx)
-		cancel()
-		for range 1000 { // waiting goroutines hold contexts that derive from the root
-			short, cancel := context.WithTimeout(ctx, time.Microsecond)
-			_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
-			cancel()
-		}
-		_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
 		r.must(held.Unlock(ctx))
 	})
 }
@@ -170,20 +162,6 @@ func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 		_ = c.Close()
 		check.AtMost(r, time.Since(began), 5*time.Second, "Close took")
 		close(hangs)
-	})
-}
-
-func TestALockIsFreeAfterItsLongestHold(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		o := lock.Options{TTL: time.Hour, Renew: lock.Renew{MaxHold: time.Minute}}
-		for kind, l := range everyKind(c, "orders", o) {
-			lease := r.lock(l)
-			<-lease.Context().Done()
-			time.Sleep(time.Second)
-			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "%s ended with", kind)
-			check.Equal(r, r.keys(), 0, "%s: keys left", kind)
-		}
 	})
 }
 
@@ -235,17 +213,6 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 	for _, lease := range leases {
 		check.ErrorIs(t, context.Cause(lease.Context()), lock.ErrClosed, "a lease ended with")
 	}
-}
-
-// A connection that was just used is closed as fast as an idle one.
-func TestCloseWaitsForNothing(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		r.must(r.locked(c.Mutex("orders", lock.Options{})).Unlock(ctx))
-		began := time.Now()
-		r.must(c.Close())
-		check.AtMost(r, time.Since(began), 0, "Close took")
-	})
 }
 
 // late has the requests that contain text arrive late: the first one after the first delay,

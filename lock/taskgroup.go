@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,6 +142,82 @@ func (t *taskGroup) idle() <-chan struct{} {
 // close lets no further task begin.
 func (t *taskGroup) close() { t.state.Or(tasksClosed) }
 
+// maxUndos is the number of undos in progress with which no further attempt begins. undoPause
+// is the first pause between two releases of undo. It doubles each time, up to maxUndoPause.
+const (
+	maxUndos     = 1000
+	undoPause    = 10 * time.Millisecond
+	maxUndoPause = time.Second
+)
+
+// awaitUndos waits while there are maxUndos. On a cluster it does not: one dead node must not
+// stop the locks of the others.
+func (c *core) awaitUndos(ctx context.Context) error {
+	if c.transport.Clustered() {
+		return nil
+	}
+	if !c.undos.TryAcquire(1) {
+		if err := c.undos.Acquire(ctx, 1); err != nil {
+			return err
+		}
+	}
+	c.undos.Release(1)
+	return nil
+}
+
+// undo releases a lock whose acquire has an unknown outcome: see releaseUntil.
+func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
+	c.releaseUntil(p, token, until, acquire, func(err error) {
+		c.emit(Event{Kind: Undone, At: time.Now(), Key: p.lockKey(), Token: token, Err: err})
+	})
+}
+
+// releaseUntil releases a lock that a token may have. It sends the first release, behind
+// the acquire, before it returns. In the background it repeats the release until the server
+// has answered twice, or until until: by then a key that was acquired immediately has
+// expired by itself. Then it calls done, with an error if two answers are missing. A network
+// that delivers the acquire of a closed connection even later leaves the key for one TTL,
+// like a holder that has crashed.
+//
+// One answer is enough on the connection of the acquire. After a connection has
+// broken, a release may overtake an acquire that is still in the server's buffers;
+// hence the second. On a cluster, go-redis sends an acquire again if it is redirected,
+// and releases may overtake it, too. If acquire is not nil, only releases after its
+// end count there.
+func (c *core) releaseUntil(p protocol, token string, until time.Time, acquire future, done func(error)) {
+	if u, ok := p.(interface{ undo() }); ok {
+		u.undo()
+		return
+	}
+	first := p.release(c.alive, token, 0)
+	counts := c.undos.TryAcquire(1)
+	c.tasks.spawn(func() {
+		if counts {
+			defer c.undos.Release(1)
+		}
+		ctx, cancel := context.WithDeadline(c.alive, until)
+		defer cancel()
+		release := first
+		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.Clustered() {
+			a.waitLast(ctx)
+			release = p.release(c.alive, token, 0)
+		}
+		pause := undoPause
+		for answers := 0; ; release = p.release(c.alive, token, 0) {
+			reply, err := release.wait(ctx)
+			if err == nil || !transient(err) {
+				answers++
+			}
+			c.emitHandOver(p.lockKey(), token, reply)
+			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
+				done(ctx.Err())
+				return
+			}
+			pause = min(2*pause, maxUndoPause)
+		}
+	})
+}
+
 // notify makes a channel of capacity 1 ready.
 func notify(c chan struct{}) {
 	select {
@@ -173,6 +250,14 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) {
 	defer time.AfterFunc(d, func() { close(over) }).Stop()
 	_ = c.await(ctx, over, nil)
 }
+
+// randomBetween returns a random duration in [low, high).
+func randomBetween(low, high time.Duration) time.Duration {
+	return low + random(high-low)
+}
+
+// random returns a random duration in [0, n). Tests that repeat an order replace it.
+var random = rand.N[time.Duration]
 
 // broadcast wakes all goroutines that wait for its next event.
 type broadcast struct {

@@ -169,7 +169,7 @@ func TestAClockThatIsSetBackStarvesNoWaiter(t *testing.T) {
 			var all sync.WaitGroup
 			all.Go(func() {
 				for ; !patient.over(); time.Sleep(time.Millisecond) {
-					r.embedded.SetTime(time.Now().Add(-20 * time.Second))
+					r.embedded.Redis.SetTime(time.Now().Add(-20 * time.Second))
 				}
 			})
 			for i := range 3 {

@@ -2,11 +2,20 @@ package lock
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
+
+// How waiting works. Goroutines that call Lock through one client wait in a localQueue
+// per key. Only the first of them talks to the server. The first ones of all clients
+// of a core wait in a waitQueue per key. The waitQueue subscribes to the channels of
+// the lock. A message, a reconnect and the deadline of the holder wake only the first
+// waiter. A release sends its message to one process, the first that is registered on
+// the server (waiters.go). For the readers of an [Client.RW] and some names on a cluster, it goes
+// to all.
 
 // waitQueue is the queue in which the first waiters of all clients of a core wait for
 // one key.
@@ -355,4 +364,117 @@ func (q *waitQueue) close() {
 	if q.timer != nil {
 		q.timer.Stop()
 	}
+}
+
+// localQueues lets one goroutine at a time proceed per channel, in order of arrival.
+type localQueues struct {
+	mu        sync.Mutex
+	byChannel map[string]*localQueue
+}
+
+// localQueue is the queue of one channel on which waiters are woken. The name of a
+// channel contains the key of its lock.
+type localQueue struct {
+	channel   string
+	inOrder   bool            // its waiter has its own place in the queue of a fair lock
+	waiting   []chan struct{} // closed when their goroutine may proceed; guarded by localQueues.mu
+	refs      int             // waiting goroutines and the one that proceeds; guarded by localQueues.mu
+	notifier  *notifier       // set with waitQueue, by the goroutine that proceeds
+	waitQueue *waitQueue
+}
+
+// enter waits until the caller may proceed, ctx ends or c is closed. It returns nil if
+// acquired is closed before that.
+func (l *localQueues) enter(ctx context.Context, c *Client, channel string, acquired <-chan struct{}) (*localQueue, error) {
+	q, ready := l.add(channel)
+	if ready == nil {
+		return q, nil
+	}
+	err := c.await(ctx, ready, acquired)
+	select {
+	case <-ready:
+		if err == nil {
+			return q, nil
+		}
+	default:
+	}
+	l.remove(q, ready)
+	return nil, err
+}
+
+// busy reports whether a goroutine proceeds or waits.
+func (l *localQueues) busy(channel string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byChannel[channel] != nil
+}
+
+// add adds the caller to the queue. ready is closed when the caller may proceed; it is nil if the
+// caller may proceed immediately.
+func (l *localQueues) add(channel string) (q *localQueue, ready chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q = l.byChannel[channel]
+	if q == nil {
+		if l.byChannel == nil {
+			l.byChannel = make(map[string]*localQueue)
+		}
+		q = &localQueue{channel: channel}
+		l.byChannel[channel] = q
+	} else {
+		ready = make(chan struct{})
+		q.waiting = append(q.waiting, ready)
+	}
+	q.refs++
+	return q, ready
+}
+
+// remove removes the caller from the queue. If the caller may proceed, also if it has just given up, the
+// next goroutine proceeds.
+func (l *localQueues) remove(q *localQueue, ready chan struct{}) {
+	l.mu.Lock()
+	q.refs--
+	last := q.refs == 0
+	if i := slices.Index(q.waiting, ready); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	} else if last {
+		delete(l.byChannel, q.channel)
+	} else {
+		close(q.waiting[0])
+		q.waiting = slices.Delete(q.waiting, 0, 1)
+	}
+	l.mu.Unlock()
+	if last {
+		q.endUse()
+	}
+}
+
+// endUse ends the use of the waitQueue, if there is one.
+func (q *localQueue) endUse() {
+	if q.waitQueue != nil {
+		q.notifier.endUse(q.waitQueue)
+	}
+}
+
+// reuseSubscription joins the waitQueue that an earlier goroutine has opened. It
+// returns nil if there is none. A localQueue keeps its waitQueue until it is empty, so
+// that the process does not subscribe to a busy key again and again.
+func (q *localQueue) reuseSubscription(n *notifier, processChannel string) (*waitQueue, *waiter) {
+	if q.waitQueue == nil && processChannel != "" {
+		q.notifier, q.waitQueue = n, n.reuse(processChannel)
+	}
+	if q.waitQueue == nil {
+		return nil, nil
+	}
+	return q.waitQueue, q.waitQueue.join(q.inOrder)
+}
+
+// subscribe opens the waitQueue of the key and joins it.
+func (q *localQueue) subscribe(n *notifier, channel, processChannel string) (*waitQueue, *waiter) {
+	q.notifier, q.waitQueue = n, n.use(channel, processChannel)
+	w := q.waitQueue.join(q.inOrder)
+	if q.waitQueue.subscribed() {
+		notify(w.wakeup) // another client has subscribed before: a message may have come before w joined
+	}
+	return q.waitQueue, w
 }

@@ -69,14 +69,15 @@ type pendingAction struct {
 type lockAction struct {
 	act                      keyspace.Action
 	key, label, detail, verb string
+	noUndo                   string // why it cannot be undone
 }
 
 // lockActions are all actions on a lock, the least dangerous first.
 var lockActions = []lockAction{
 	{keyspace.Expire, "d", "set a deadline",
-		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, even while its holder works", "set a deadline for"},
-	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend"},
-	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working", "release"},
+		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, even while its holder works", "set a deadline for", "no command removes it; {release} e moves it later"},
+	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend", "it ends at its new deadline, or when its holder releases it"},
+	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working", "release", "another client may have the lock by now"},
 }
 
 // actionMenu returns the menu of actions, the least dangerous first.
@@ -198,12 +199,11 @@ func (a *app) confirm(d pendingAction) dialog {
 		}
 		return "Esc leaves everything as it is", true
 	}
-	p.next = func(text string) dialog {
+	p.finish = func(text string) (dialog, tea.Cmd) {
 		if text == name {
-			return q
+			return q, nil
 		}
-		a.reject("nothing was changed: the name typed is not " + name)
-		return nil
+		return nil, a.reject("nothing was changed: the name typed is not " + name)
 	}
 	return p
 }
@@ -426,19 +426,12 @@ type acted struct {
 	err    error
 }
 
-// actedMsg reports the results of an action.
-type actedMsg struct {
-	pendingAction
-	executor Executor
-	results  []acted
-}
-
 // onActed reports the results of an action, and requests a snapshot immediately. Of the errors it
 // reports the first. What is not known stays in the last line until a key.
-func (a *app) onActed(m actedMsg) tea.Cmd {
+func (a *app) onActed(by Executor, d pendingAction, results []acted) tea.Cmd {
 	a.refresher.next = a.now
 	var unknown, failed []acted
-	for _, r := range m.results {
+	for _, r := range results {
 		if r.record.Outcome == keyspace.Unanswered {
 			unknown = append(unknown, r)
 		} else if r.err != nil {
@@ -447,20 +440,20 @@ func (a *app) onActed(m actedMsg) tea.Cmd {
 	}
 	bad := slices.Concat(unknown, failed)
 	if len(bad) == 0 {
-		return a.notify(m.act.Did(m.ttl) + " " + a.describe(m.locks))
+		return a.notify(d.act.Did(d.ttl) + " " + a.describe(d.locks) + "; no undo: " + a.keymap.named(d.named().noUndo))
 	}
 	text := a.privacy.key(bad[0].lock.Key) + ": " + cmp.Or(bad[0].record.Shortfall(), shortError(bad[0].err))
 	if changed, ok := errors.AsType[*keyspace.ChangedError](bad[0].err); ok {
 		text = a.redactText(bad[0].lock.ID(), changed.Error())
 	}
-	if n := len(m.results); n > 1 {
+	if n := len(results); n > 1 {
 		text = fmt.Sprintf("%d done, %d failed, %d unknown; %s", n-len(bad), len(failed), len(unknown), text)
 	}
 	a.reject(text)
 	var rechecks []tea.Cmd
 	for _, r := range unknown {
 		a.notice.until = time.Time{}
-		rechecks = append(rechecks, a.recheck(m.executor, r))
+		rechecks = append(rechecks, a.recheck(by, r))
 	}
 	return tea.Batch(rechecks...)
 }

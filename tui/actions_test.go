@@ -160,16 +160,6 @@ func TestAnExtensionBeginsAtTheDeadlineOfNow(t *testing.T) {
 	})
 }
 
-func TestTheQuestionNamesALateUnlock(t *testing.T) {
-	w, _ := writeConfig()
-	l := mutex("a", "1", time.Minute)
-	l.Unchecked = true
-	w.Source = holding(l)
-	drive(t, w, func(d *driver) {
-		d.size(140, 40).press("x", "r").want("When the old holder unlocks late, it frees the next holder's lock").press("esc")
-	})
-}
-
 // A question is about now, also if the list was paused.
 func TestTheQuestionEndsAPause(t *testing.T) {
 	w, _ := writeConfig()
@@ -219,7 +209,7 @@ func TestActions(t *testing.T) {
 	for name, play := range map[string]func(d *driver, b *fakeExecutor){
 		"the least dangerous action is first": func(d *driver, b *fakeExecutor) {
 			d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
-			d.press("d").want("even while its holder (cron-2) still works").press("y").want("set a deadline of 30 s for job:nightly")
+			d.press("d").want("even while its holder (cron-2) still works").press("y").want("set a deadline of 30 s for job:nightly; no undo: no command removes it; x e moves it later")
 			b.want(d.t, "expire job:nightly")
 			d.press("x", "e").want("it has no deadline; d sets one")
 			d.press("esc", "j", "x", "d").want("it has a TTL already; e extends it")

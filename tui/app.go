@@ -34,6 +34,7 @@ type app struct {
 	acting      sync.RWMutex // read-locked during an action
 	interrupted bool         // by Ctrl-C
 	leave       bool         // leave the last frame on the terminal
+	repaint     bool         // the next frame writes all lines
 
 	typed []string // earlier commands, newest last
 
@@ -42,7 +43,7 @@ type app struct {
 
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, source: w.Source, state: state{config: w}}
-	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]keyspace.Lock{}}
+	locks := &locksPage{order: order{sort: bySeverity, group: noGroup}, tags: map[keyspace.ID]keyspace.Lock{}}
 	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.keymap = newKeymap(w.Keys, w.Commands)
 	a.server = widget.Plain(w.Title)
@@ -94,7 +95,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (a *app) handle(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		a.screen.w, a.screen.h = msg.Width, msg.Height
+		a.screen.w, a.screen.h, a.repaint = msg.Width, msg.Height, true
 		a.page().arrange(&a.state)
 	case tickMsg:
 		return a.tick(msg)
@@ -112,7 +113,7 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		a.alarm.inFocus = false
 	case metricsMsg:
 		a.run.measured(msg)
-		if a.run.byAgents() == nil { // agents send only a few of their events
+		if _, agents := a.run.load.(AgentLoad); !agents { // they send only a few of their events
 			a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock, msg.scenario.Keys.Prefix+"1")
 		}
 		if !msg.metrics.Running {
@@ -120,36 +121,13 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		}
 	case answer:
 		msg(a)
-	case actedMsg:
-		return a.onActed(msg)
-	case appliedMsg:
-		if msg.err != nil {
-			a.rejectStart(shortError(msg.err))
-		}
-		return a.run.applied()
-	case loadMsg:
-		if msg.err != nil {
-			a.rejectStart(widget.Plain(msg.err.Error()))
-			return nil
-		}
-		a.run.load, a.run.scenario, a.run.launching = msg.load, msg.scenario, true
-		return startLoad(a.run.load)
+	case reply:
+		return msg(a)
 	case doneMsg:
 		if msg.err != nil {
 			return a.reject(shortError(msg.err))
 		}
 		a.notify(msg.text)
-	case programMsg:
-		a.onProgram(msg)
-		return a.resume()
-	case commandMsg:
-		return a.runCommand(msg.text)
-	case openLockMsg:
-		a.showLock(msg)
-	case openPageMsg:
-		a.openIndex(msg.to)
-	case leaveMsg:
-		a.leavePage(msg.why)
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
@@ -159,13 +137,13 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 func (a *app) tick(msg tickMsg) tea.Cmd {
 	a.now = msg.now
 	a.syncPlayer()
-	a.refresher.checkTimeout(a.now)
+	a.refresher.silent = a.refresher.busy && a.now.Sub(a.refresher.asked) > checkTimeout
 	if !a.notice.until.IsZero() && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
 	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored(), a.listClients()}
 	if !a.refresher.busy && !a.now.Before(a.refresher.next) {
-		a.refresher.begin(a.now)
+		a.refresher.busy, a.refresher.asked, a.refresher.next = true, a.now, a.now.Add(a.refresher.every)
 		before := a.live
 		if a.seekSeen != a.seekCount {
 			before = nil
@@ -175,8 +153,9 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// resume enables the mouse after a suspension: bubbletea disables it and does not restore it.
+// resume draws the screen again after a suspension, and enables the mouse: bubbletea disables it and does not restore it.
 func (a *app) resume() tea.Cmd {
+	a.repaint = true
 	if !a.config.mouse() {
 		return nil
 	}
@@ -203,17 +182,6 @@ func (a *app) onConnected(to Target, w Config, err error) {
 	a.seekCount++
 	a.refresher.next = a.now
 	a.notify("reading " + to.String())
-}
-
-// onStarted reports that the clients run, or the error.
-func (a *app) onStarted(err error) {
-	a.run.launching = false
-	if err != nil {
-		a.rejectStart(shortError(err))
-		return
-	}
-	a.run.failed = ""
-	a.notify("the clients are running")
 }
 
 // readStored requests the raw value of the selected lock while a page shows it.
@@ -245,8 +213,8 @@ func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// press handles a key and then a.next. A tea.Cmd could deliver that message only after the next
-// key, which would reach the wrong page.
+// press handles a key and then a.next. A message of a tea.Cmd would arrive only after the next key,
+// which would reach the wrong page.
 func (a *app) press(msg tea.KeyMsg) tea.Cmd { return a.follow(a.onKey(msg)) }
 
 // follow handles what a key or a click has caused.
@@ -254,8 +222,7 @@ func (a *app) follow(cmd tea.Cmd) tea.Cmd {
 	for a.next != nil {
 		next := a.next
 		a.next = nil
-		_, more := a.Update(next)
-		cmd = tea.Batch(cmd, more)
+		cmd = tea.Batch(cmd, next(a))
 	}
 	return cmd
 }
@@ -314,7 +281,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case suspend:
 		return tea.Suspend
 	case redraw:
-		return tea.ClearScreen
+		a.repaint = true
 	case rescan:
 		a.askRescan()
 	case help:
@@ -452,12 +419,12 @@ func (a *app) cyclePage(n int) {
 	a.goToPage((from + n + a.numbered()) % a.numbered())
 }
 
-// showLock opens the page of one lock.
-func (a *app) showLock(msg openLockMsg) {
+// showLock opens the page of one lock, as it was last seen.
+func (a *app) showLock(l keyspace.Lock) {
 	if a.place() != onLock {
 		a.from = a.open
 	}
-	a.pages[a.numbered()] = &lockPage{id: msg.lock.ID().OnAnyNode(), last: msg.lock}
+	a.pages[a.numbered()] = &lockPage{id: l.ID().OnAnyNode(), last: l}
 	a.openIndex(onLock)
 }
 

@@ -16,14 +16,11 @@ import (
 	"locktop/tui/widget"
 )
 
-// exact is the source of the lanes of a load: its own clients have reported their waits.
-const exact contention.Source = "exact"
-
 // past returns the holds and the waits of a lock in a window, of which the lane knows the part
 // that is whole.
 func (n *lane) past(v timeWindow) contention.Past {
-	v.from = later(v.from, n.Whole)
-	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
+	v.from = keyspace.Later(v.from, n.Whole)
+	p := contention.Past{Source: holds.Asked, Period: v.to.Sub(v.from)}
 	if p.Period <= 0 {
 		return p
 	}
@@ -33,7 +30,7 @@ func (n *lane) past(v timeWindow) contention.Past {
 		p.Source = p.Waits[i].Source
 	}
 	if n.exact {
-		p.Source = exact
+		p.Source = holds.Own // its own clients have reported their waits
 	}
 	if len(p.Waits) == 0 {
 		return p
@@ -65,7 +62,7 @@ func (m moment) lastMinuteOf(id keyspace.ID) contention.Past {
 func (m moment) minuteOf(n *lane) timeWindow {
 	v := m.lastMinute(1)
 	if !n.exact { // else the lane knows when the load began
-		v.from = later(v.from, m.watched)
+		v.from = keyspace.Later(v.from, m.watched)
 	}
 	return m.onClockOf(n, v)
 }
@@ -74,11 +71,11 @@ func (m moment) minuteOf(n *lane) timeWindow {
 // nothing: most of 200,000 locks are such.
 func (m moment) quietMinute(l *keyspace.Lock) contention.Past {
 	v := m.lastMinute(1)
-	v.from = later(later(v.from, m.watched), m.timeline.sampled.Whole())
-	p := contention.Past{Source: contention.Asked, Period: v.to.Sub(v.from)}
+	v.from = keyspace.Later(keyspace.Later(v.from, m.watched), m.timeline.sampled.Whole())
+	p := contention.Past{Source: holds.Asked, Period: v.to.Sub(v.from)}
 	if p.Period > 0 && len(l.Holders) > 0 {
 		at := m.model.snap.At
-		p.Held = float64(max(0, v.to.Sub(later(v.from, at.Add(-max(0, l.Age(at).Duration)))))) / float64(p.Period)
+		p.Held = float64(max(0, v.to.Sub(keyspace.Later(v.from, at.Add(-max(0, l.Age(at).Duration)))))) / float64(p.Period)
 	}
 	return p
 }
@@ -245,13 +242,13 @@ func (m moment) recent(f *filter) (all []*keyspace.Lock) {
 // classRows returns the rows of the classes, each with its lock as it is now. A lock that does not
 // exist is as it was last seen, without holders and waiters.
 func (p *locksPage) classRows(s *state) []lockRow {
-	rows, past := slices.Clone(p.waiting.rows), s.past()
+	rows := slices.Clone(p.waiting.rows)
 	for i, r := range rows {
 		l, there := s.current().lock(r.lock.ID())
 		if !there {
 			l = *r.lock
-			for _, k := range s.log.latest(l.ID(), len(past), 1) {
-				l = past[k].Lock
+			for _, e := range s.latest(l.ID(), 1) {
+				l = e.Lock
 			}
 			l.Holders, l.Waiters, l.Waiting = nil, nil, 0
 		}
@@ -299,10 +296,10 @@ func (p *locksPage) classColumns() []column {
 			return fmt.Sprintf("%.0f%%", 100*c.Held)
 		}), most(func(c *contention.Class) float64 { return c.Held })},
 		{widget.Column{Title: "WAITERS", Min: 8, Priority: 4, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
-			return s.atLeast(c.Source == contention.Asked, humanize.Count(c.MostWaiting))
+			return s.atLeast(c.Source == holds.Asked, humanize.Count(c.MostWaiting))
 		}), most(func(c *contention.Class) float64 { return float64(c.MostWaiting) })},
 		{widget.Column{Title: "BLOCKED", Min: 10, Right: true}, false, waiting(func(s *state, c *contention.Class) string {
-			return s.atLeast(c.Source == contention.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
+			return s.atLeast(c.Source == holds.Asked, fmt.Sprintf("%.2f s/s", c.Blocked))
 		}), most(func(c *contention.Class) float64 { return c.Blocked })},
 		{widget.Column{Title: "WORST HOLDER", Min: 14, Max: 30, Priority: 1}, false, waiting(func(s *state, c *contention.Class) string {
 			if c.Worst == "" {
@@ -331,8 +328,8 @@ func (s *screen) atLeast(bound bool, text string) string {
 }
 
 // quantileText returns a quantile of waits; "" if there is no distribution.
-func (s *screen) quantileText(r contention.Source, q contention.Quantile) string {
-	if r == contention.Asked {
+func (s *screen) quantileText(r holds.Source, q contention.Quantile) string {
+	if r == holds.Asked {
 		return ""
 	}
 	return s.atLeast(q.AtLeast, humanize.Duration(q.Duration))

@@ -114,21 +114,33 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 	})
 }
 
-// beginLoad opens a load on the current server.
+// beginLoad opens a load on the current server, and starts it.
 func beginLoad(ctx context.Context, l Loader) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load, err := l.Open(ctx)
-		if err != nil {
-			return loadMsg{err: err}
-		}
-		return loadMsg{load: load, scenario: load.Scenario()}
+		return reply(func(a *app) tea.Cmd {
+			if err != nil {
+				a.rejectStart(widget.Plain(err.Error()))
+				return nil
+			}
+			a.run.load, a.run.scenario, a.run.launching = load, load.Scenario(), true
+			return startLoad(load)
+		})
 	})
 }
 
+// startLoad starts the clients.
 func startLoad(load Load) tea.Cmd {
 	return guarded(func() tea.Msg {
 		err := load.Start()
-		return answer(func(a *app) { a.onStarted(err) })
+		return answer(func(a *app) {
+			if a.run.launching = false; err != nil {
+				a.rejectStart(shortError(err))
+				return
+			}
+			a.run.failed = ""
+			a.notify("the clients are running")
+		})
 	})
 }
 
@@ -144,7 +156,12 @@ func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 		if err == nil && start {
 			err = load.Start()
 		}
-		return appliedMsg{err}
+		return reply(func(a *app) tea.Cmd {
+			if err != nil {
+				a.rejectStart(shortError(err))
+			}
+			return a.run.applied()
+		})
 	})
 }
 
@@ -166,13 +183,13 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 	return guarded(func() tea.Msg {
 		a.acting.RLock()
 		defer a.acting.RUnlock()
-		msg := actedMsg{pendingAction: d, executor: b}
+		var results []acted
 		for i, l := range d.locks {
 			r := acted{lock: l}
 			r.record, r.err = b.Act(a.ctx, d.act, l, ttls[i])
-			msg.results = append(msg.results, r)
+			results = append(results, r)
 		}
-		return msg
+		return reply(func(a *app) tea.Cmd { return a.onActed(b, d, results) })
 	})
 }
 
@@ -224,7 +241,9 @@ func sendNotice(to Notifier, text string) tea.Cmd {
 
 // runProgram runs a program of the user in place of the screen.
 func runProgram(ctx context.Context, r Runner, name string, args []string) tea.Cmd {
-	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg { return programMsg{name, err} })
+	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg {
+		return reply(func(a *app) tea.Cmd { return a.onProgram(name, err) })
+	})
 }
 
 // guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
@@ -265,25 +284,12 @@ type metricsMsg struct {
 // answer is what the result of a command changes in the app.
 type answer func(*app)
 
-// loadMsg carries the load that a Loader opened, and its scenario.
-type loadMsg struct {
-	load     Load
-	scenario loadgen.Scenario
-	err      error
-}
-
-// appliedMsg reports that the load applies the scenario, or the error.
-type appliedMsg struct{ err error }
+// reply is an answer that another command may follow.
+type reply func(*app) tea.Cmd
 
 // doneMsg reports the result of a command.
 type doneMsg struct {
 	text string
-	err  error
-}
-
-// programMsg reports that a program of the user has ended, and that the screen is back.
-type programMsg struct {
-	name string
 	err  error
 }
 
@@ -293,12 +299,3 @@ type crashMsg struct {
 	value any
 	stack []byte
 }
-
-// openLockMsg requests the page of one lock.
-type openLockMsg struct{ lock keyspace.Lock } // as last seen
-
-// leaveMsg requests the page before. why is the reason why the first page has nothing to leave.
-type leaveMsg struct{ why string }
-
-// openPageMsg requests a page.
-type openPageMsg struct{ to pageSet }

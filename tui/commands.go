@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/internal/humanize"
+	"locktop/keyspace"
 	"locktop/tui/widget"
 )
 
@@ -28,13 +30,22 @@ type commandSpec struct {
 func commandSpecs() []commandSpec {
 	pages := mapped(openers, func(a action) string { return string(a) })
 	return []commandSpec{
-		{"theme", "NAME", "other colours", Themes(), true, (*app).setTheme},
-		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), true, (*app).setGlyphs},
+		{"theme", "NAME", "other colours", Themes(), true, func(a *app, name string) (tea.Cmd, error) {
+			a.screen.theme = themeNamed(name, a.screen.renderer)
+			return nil, nil
+		}},
+		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), true, func(a *app, name string) (tea.Cmd, error) {
+			a.screen.glyphs = widget.GlyphsNamed(name)
+			return nil, nil
+		}},
 		{"page", "NAME", "open a page", pages, true, func(a *app, name string) (tea.Cmd, error) { return a.perform(action(name)), nil }},
 		{"lock", "KEY", "open the page of a lock", nil, false, (*app).openLock},
 		{"filter", "TEXT", "show some of the locks, as / does", nil, false, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), true, (*app).setOrder},
-		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), true, (*app).setGroup},
+		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), true, func(a *app, name string) (tea.Cmd, error) {
+			a.locks().groupBy(name)
+			return a.perform(openLocks), nil
+		}},
 		{"write", "", "let x act on locks, after a question; again: only read", nil, false, (*app).switchWrite},
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, false, (*app).setDB},
 		{"match", "GLOB", "read other keys; * is all", nil, false, (*app).setMatch},
@@ -54,15 +65,12 @@ func (a *app) commandPrompt() *prompt {
 	p := newPrompt(":", "")
 	p.note = func(text string) (string, bool) { return hintAt(text), false }
 	p.complete, p.earlier = complete, a.typed
-	p.finish = func(text string) tea.Cmd {
-		a.next = commandMsg{text} // run it after this dialog closes: the command may open a dialog
-		return nil
+	p.finish = func(text string) (dialog, tea.Cmd) {
+		a.next = func(a *app) tea.Cmd { return a.runCommand(text) } // run it after this dialog closes: the command may open a dialog
+		return nil, nil
 	}
 	return p
 }
-
-// commandMsg is a command as the user typed it.
-type commandMsg struct{ text string }
 
 // runCommand runs a command. An unambiguous prefix of its name is enough.
 func (a *app) runCommand(text string) tea.Cmd {
@@ -146,21 +154,11 @@ func commonPrefix(all []string) string {
 	return prefix
 }
 
-func (a *app) setTheme(name string) (tea.Cmd, error) {
-	a.screen.theme = themeNamed(name, a.screen.renderer)
-	return nil, nil
-}
-
-func (a *app) setGlyphs(name string) (tea.Cmd, error) {
-	a.screen.glyphs = widget.GlyphsNamed(name)
-	return nil, nil
-}
-
 // openLock opens a lock by its key as the screen shows it.
 func (a *app) openLock(key string) (tea.Cmd, error) {
 	for _, l := range a.current().locks {
 		if widget.Plain(l.Key) == key {
-			a.showLock(openLockMsg{*l})
+			a.showLock(*l)
 			return nil, nil
 		}
 	}
@@ -225,11 +223,6 @@ func (a *app) onExecutor(e Executor, why string, err error) {
 		a.notify(map[bool]string{true: "this screen may act on locks", false: "this screen only reads"}[e != nil])
 	}
 	a.config.Executor, a.cannotAct = e, widget.Plain(why)
-}
-
-func (a *app) setGroup(name string) (tea.Cmd, error) {
-	a.locks().groupBy(name)
-	return a.perform(openLocks), nil
 }
 
 func (a *app) setDB(text string) (tea.Cmd, error) {
@@ -314,4 +307,120 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 	a.rewindTo(at)
 	a.page().arrange(&a.state)
 	return nil, nil
+}
+
+// RowCommand is a command of the configuration, which a key runs for the selected lock.
+type RowCommand struct {
+	Key  string   // in the form of [Action].Keys
+	Name string   // for the user
+	Run  []string // program and arguments, with placeholders like {key} in the arguments
+}
+
+// commandPages are the pages on which a RowCommand works.
+const commandPages = onLocks | onLock | onFindings
+
+// action returns the action of the key of c.
+func (c RowCommand) action() action { return action("command " + c.Name) }
+
+// commandOf returns the index of the command with an action, -1 if there is none.
+func commandOf(act action, commands []RowCommand) int {
+	return slices.IndexFunc(commands, func(c RowCommand) bool { return c.action() == act })
+}
+
+// placeholder is a word in braces that stands for a value of the selected lock, "" if the lock has
+// no such value.
+type placeholder struct{ word, value string }
+
+// placeholders lists all placeholders. A lock with several holders has the values of the first.
+func placeholders(l *keyspace.Lock) []placeholder {
+	var h keyspace.Holder
+	if len(l.Holders) > 0 {
+		h = l.Holders[0]
+	}
+	p, pid := keyspace.Process{}, ""
+	if found, ok := h.Process(); ok {
+		p, pid = found, strconv.Itoa(found.PID)
+	}
+	return []placeholder{
+		{"{key}", l.Key}, {"{owner}", h.Name()}, {"{token}", h.ID}, {"{host}", p.Host}, {"{pid}", pid},
+		{"{client}", h.Addr}, {"{format}", l.Format}, {"{node}", l.Node}, {"{db}", strconv.Itoa(l.DB)},
+	}
+}
+
+var inBraces = regexp.MustCompile(`\{[a-z]+\}`)
+
+// check returns an error if c cannot run. earlier are the commands before c.
+func (c RowCommand) check(earlier []RowCommand) error {
+	if err := checkNames(c.Key); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	switch {
+	case c.Name == "":
+		return errors.New("the command has no name")
+	case commandOf(c.action(), earlier) >= 0:
+		return fmt.Errorf("two commands have the name %q", c.Name)
+	case len(c.Run) == 0 || c.Run[0] == "":
+		return errors.New("run: it needs a program and its arguments, like [kubectl, logs, \"{host}\"]")
+	case inBraces.MatchString(c.Run[0]):
+		return errors.New("run: the program must not come from Redis: write its name")
+	}
+	for _, arg := range c.Run {
+		for _, name := range inBraces.FindAllString(arg, -1) {
+			if !slices.Contains(Placeholders(), name) {
+				return fmt.Errorf("run: there is no %s; there are %s", name, strings.Join(Placeholders(), " "))
+			}
+		}
+	}
+	return nil
+}
+
+// Placeholders lists the words in braces that the arguments of a [RowCommand] may have.
+func Placeholders() []string {
+	return mapped(placeholders(&keyspace.Lock{}), func(p placeholder) string { return p.word })
+}
+
+// args returns the program and its arguments for a lock. The values come from Redis, so it
+// returns an error for an argument that only its value makes a flag.
+func (c RowCommand) args(l *keyspace.Lock) ([]string, error) {
+	args, known := slices.Clone(c.Run), placeholders(l)
+	for i, arg := range c.Run {
+		var missing string
+		args[i] = inBraces.ReplaceAllStringFunc(arg, func(word string) string {
+			p := known[slices.IndexFunc(known, func(p placeholder) bool { return p.word == word })]
+			if p.value == "" {
+				missing = word
+			}
+			return p.value
+		})
+		switch {
+		case missing != "":
+			return nil, fmt.Errorf("this lock has no %s", missing)
+		case strings.HasPrefix(args[i], "-") && !strings.HasPrefix(arg, "-"):
+			return nil, fmt.Errorf("the value of %s begins with - and would be a flag", arg)
+		}
+	}
+	return args, nil
+}
+
+// runOnLock runs a command for the selected lock.
+func (a *app) runOnLock(c RowCommand) tea.Cmd {
+	l, ok := a.selected()
+	if !ok {
+		return a.reject("no lock to run " + widget.Plain(c.Name) + " for")
+	}
+	args, err := c.args(&l)
+	if err != nil {
+		return a.reject(widget.Plain(c.Name) + ": " + err.Error())
+	}
+	return runProgram(a.ctx, a.config.Runner, c.Name, args)
+}
+
+// onProgram reports how a program of the user has ended, and draws the screen again.
+func (a *app) onProgram(name string, err error) tea.Cmd {
+	if name = widget.Plain(name); err != nil {
+		a.reject(name + ": " + shortError(err))
+	} else {
+		a.notify(name + " has ended")
+	}
+	return a.resume()
 }

@@ -9,6 +9,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/internal/humanize"
+	"locktop/keyspace"
 	"locktop/tui/widget"
 )
 
@@ -22,11 +23,11 @@ type dialog interface {
 
 // menu is a dialog above the last line: a text and a list of choices with keys.
 type menu struct {
-	title   string
-	about   []string // sentences; panel wraps them
-	choices []choice
-	at      int  // index of the selected choice
-	whole   bool // as many choices as possible are visible, instead of lines of the page
+	list[string] // of the choices
+	title        string
+	about        []string // sentences; panel wraps them
+	choices      []choice
+	whole        bool // as many choices as possible are visible, instead of lines of the page
 }
 
 // choice is an entry of a menu.
@@ -51,11 +52,11 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "esc", "q":
 		return nil, nil
 	case "up", "k", "shift+tab":
-		m.at = (m.at + len(m.choices) - 1) % len(m.choices)
+		m.row = (m.row + len(m.choices) - 1) % len(m.choices)
 	case "down", "j", "tab":
-		m.at = (m.at + 1) % len(m.choices)
+		m.row = (m.row + 1) % len(m.choices)
 	case "enter":
-		return m.run(s, m.choices[m.at])
+		return m.run(s, m.choices[m.row])
 	}
 	return m, nil
 }
@@ -75,7 +76,7 @@ const (
 )
 
 func (m *menu) draw(s *state, lines []string) []string {
-	panel, _, _, _ := m.panel(s)
+	panel, _ := m.panel(s)
 	keys := "press a letter"
 	if len(m.choices) <= 3 {
 		keys = strings.Join(mapped(m.choices, func(c choice) string { return c.key }), " ")
@@ -85,22 +86,21 @@ func (m *menu) draw(s *state, lines []string) []string {
 
 // click runs the choice at line y of the window.
 func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
-	panel, at, first, end := m.panel(s)
+	panel, at := m.panel(s)
 	bottom := s.screen.h
 	if s.frame().footer {
 		bottom--
 	}
 	top := bottom - min(len(panel)+1, bottom) // overlay adds an empty line below the panel
-	if i := y - top - at; i >= 0 && first+i < end {
-		m.at = first + i
-		return m.run(s, m.choices[m.at])
+	if i := y - top - at; i >= 0 && i < m.h {
+		m.row = m.top + i
+		return m.run(s, m.choices[m.row])
 	}
 	return m, nil
 }
 
-// panel returns the lines of the menu. The choices from first up to but not including end begin
-// at line at.
-func (m *menu) panel(s *state) (panel []string, at, first, end int) {
+// panel returns the lines of the menu. The visible choices begin at line at.
+func (m *menu) panel(s *state) (panel []string, at int) {
 	panel = []string{s.ruleOf(s.screen.w, m.title, "Esc closes")}
 	for _, text := range m.about {
 		panel = append(panel, s.wrapped(s.screen.w, margin, s.screen.theme.text, text, 4)...)
@@ -114,26 +114,26 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	if !m.whole {
 		room = min(room, max(room-minPageLines, minChoices))
 	}
-	first, end = m.visible(room)
-	if shown := end - first; shown < len(m.choices) {
-		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
+	m.n, m.h, m.centred = len(m.choices), max(1, min(room, len(m.choices))), true
+	m.reveal()
+	if m.h < m.n {
+		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", m.top+1, m.top+m.h, m.n), "Esc closes"))
 	}
 	at = len(panel)
-	for i := first; i < end; i++ {
-		l := m.choice(s, i, label)
-		s.scrollBar(l, i, first, end-first, len(m.choices))
-		panel = append(panel, l.String())
-	}
+	panel = append(panel, m.lines(s.screen.w, m.h, func(l *widget.Line, i int) {
+		m.choice(s, l, i, label)
+		s.scrollBar(l, i, m.top, m.h, m.n)
+	})...)
 	if len(about) > 0 {
 		panel = append(panel, strings.Repeat(" ", s.screen.w))
 	}
-	return append(panel, about...), at, first, end
+	return append(panel, about...), at
 }
 
 // aboutLines returns the explanation of the selected choice, for a panel with left remaining
 // lines.
 func (m *menu) aboutLines(s *state, left int) []string {
-	c := m.choices[m.at]
+	c := m.choices[m.row]
 	lines := s.wrapped(s.screen.w, margin, s.screen.theme.text, c.about, 5)
 	if c.full != "" {
 		for text := range strings.SplitSeq(c.full, "\n") {
@@ -164,28 +164,20 @@ func (s *screen) hints(lines []string, all ...hint) []string {
 	return lines
 }
 
-// visible returns the range of at most n visible choices around the selected one.
-func (m *menu) visible(n int) (first, end int) {
-	n = max(1, min(n, len(m.choices)))
-	first = max(0, min(m.at-n/2, len(m.choices)-n))
-	return first, first + n
-}
-
 // choice draws choice i: key, label and detail.
-func (m *menu) choice(s *state, i, label int) *widget.Line {
+func (m *menu) choice(s *state, l *widget.Line, i, label int) {
 	t, c := s.screen.theme, m.choices[i]
 	key, text, detail := t.key, t.text, t.dim
 	if c.disabled != "" {
 		key, text = t.dim, t.dim
 	}
-	l := widget.NewLine(s.screen.w)
-	s.pointer(l, i == m.at)
+	s.pointer(l, i == m.row)
 	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Pad(widget.Style{}, 2)
 	what := c.detail
 	if c.disabled != "" {
 		what = c.disabled
 	}
-	return l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1)))
+	l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1)))
 }
 
 // overlay replaces the lines above the footer by the panel, as many as there are.
@@ -209,25 +201,24 @@ type prompt struct {
 	earlier  []string // texts that Up and Down bring back, newest last
 	shown    int      // how far back in earlier; 0 = the text is new
 
-	typed    func(text string)                // called after each edit, and with the original text after Esc
-	note     func(text string) (string, bool) // returns a note about the text, and whether it is an error
-	finish   func(text string) tea.Cmd        // called after Enter; may be nil
-	complete func(text string) string         // completes the text after Tab; may be nil
-	next     func(text string) dialog         // returns the dialog after Enter; may be nil
+	typed    func(text string)                   // called after each edit, and with the original text after Esc
+	note     func(text string) (string, bool)    // returns a note about the text, and whether it is an error
+	finish   func(text string) (dialog, tea.Cmd) // called after Enter; returns the next dialog, or nil
+	complete func(text string) string            // completes the text after Tab; may be nil
 }
 
 func newPrompt(label, text string) *prompt {
 	runes := []rune(text)
 	return &prompt{
 		label: label, text: runes, at: len(runes), original: text,
-		typed: func(string) {}, note: func(string) (string, bool) { return "", false },
+		typed: func(string) {}, note: func(string) (string, bool) { return "", false }, finish: func(string) (dialog, tea.Cmd) { return nil, nil },
 	}
 }
 
 func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
 	case "enter":
-		return p.close()
+		return p.finish(string(p.text))
 	case "esc":
 		p.typed(p.original)
 		return nil, nil
@@ -281,18 +272,6 @@ func (p *prompt) recall(by int) {
 	p.typed(text)
 }
 
-// close accepts the text.
-func (p *prompt) close() (next dialog, cmd tea.Cmd) {
-	text := string(p.text)
-	if p.next != nil {
-		next = p.next(text)
-	}
-	if p.finish != nil {
-		cmd = p.finish(text)
-	}
-	return next, cmd
-}
-
 func (p *prompt) cut(from, to int) {
 	p.text = slices.Delete(slices.Clone(p.text), from, to)
 	p.at = from
@@ -332,4 +311,120 @@ func (p *prompt) draw(s *state, lines []string) []string {
 	l.Pad(widget.Style{}, 3).Put(st, note)
 	lines[len(lines)-1] = l.String()
 	return lines
+}
+
+// helpDialog lists all keys from the key table.
+type helpDialog struct {
+	page pageSet // its keys come first
+	top  int     // first visible line
+}
+
+func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
+	h := max(0, s.frame().body-1) // below the title
+	by, ok := map[string]int{"j": 1, "down": 1, "k": -1, "up": -1, "pgdown": h, " ": h, "pgup": -h}[k.String()]
+	if !ok {
+		return nil, nil
+	}
+	d.top = scrolled(d.top+by, len(d.text(s)), h)
+	return d, nil
+}
+
+func (d *helpDialog) draw(s *state, lines []string) []string {
+	f := s.frame()
+	top := s.screen.h - f.body
+	if f.footer {
+		top--
+	}
+	body := lines[top : top+f.body]
+	text := d.text(s)
+	for i := range body {
+		switch at := i - 1 + d.top; {
+		case i == 0:
+			body[i] = s.ruleOf(s.screen.w, "keys", "any other key closes")
+		case at < len(text):
+			body[i] = text[at]
+		default:
+			body[i] = strings.Repeat(" ", s.screen.w)
+		}
+	}
+	return s.hints(lines, hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
+}
+
+// text returns the lines: the keys of the open page, the keys of all pages, the keys of the
+// other pages, the mouse, the words, and the glyphs of the states.
+func (d *helpDialog) text(s *state) []string {
+	lines := d.section(s, d.page.String(), func(p pageSet) bool { return p&d.page != 0 && p != anywhere })
+	lines = append(lines, d.section(s, anywhere.String(), func(p pageSet) bool { return p == anywhere })...)
+	for _, at := range allPages() {
+		if at != d.page {
+			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // list a binding of several pages only at the first one
+		}
+	}
+	lines = append(lines, d.entries(s, "mouse", mouseHelp())...)
+	lines = append(lines, d.entries(s, "words", wordHelp())...)
+	return append(lines, d.legend(s))
+}
+
+// explained is a word, a key or a part of the mouse with its explanation.
+type explained struct{ what, does string }
+
+// wordHelp is what short words and signs on the screen mean, for the help and the docs.
+func wordHelp() []explained {
+	return []explained{
+		{"DEPTH", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
+		{"≥3 m", "at least: the hold began before locktop saw it"},
+		{"WAIT ?", "the lock type does not record its waiters"},
+		{"WAIT ≥1", "it does not record them, and another client has asked for the held lock within the last 2 s"},
+		{"TTL bar", "the time left of the lease, or of the longest time left that was seen"},
+		{"sampled", "locktop reads the lock after each change; a shorter hold than the time between two reads is missed"},
+		{"gave up", "clients of the load that did not get the lock within the wait limit"},
+		{"cut off", "attempts that a stop of the clients ended"},
+		{"lost", "holds whose lock another program deleted or took"},
+		{"fairness", "1 if all clients acquired equally often, 1/n if one of n got all (Jain's index)"},
+	}
+}
+
+// helpColumn is the column of the texts. helpLines is the maximum number of lines of a text.
+const (
+	helpColumn = 16
+	helpLines  = 4
+)
+
+// section lists the keys of the selected pages. It returns nil if there are none.
+func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
+	var entries []explained
+	for _, b := range s.keymap {
+		if wanted(b.place) {
+			entries = append(entries, explained{b.label, b.help})
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return d.entries(s, title, entries)
+}
+
+// entries draws a title, keys or words with their texts, and a blank line.
+func (d *helpDialog) entries(s *state, title string, all []explained) []string {
+	g, t, w := s.screen.glyphs, s.screen.theme, s.screen.w
+	lines := []string{widget.NewLine(w).Pad(t.text, 2).Put(t.strong, title).String()}
+	for _, one := range all {
+		label := g.Word(one.what)
+		for _, text := range g.Wrap(g.Word(one.does), max(1, w-helpColumn), helpLines) {
+			lines = append(lines, widget.NewLine(w).Pad(t.text, 4).Put(t.key, label).PadTo(t.text, helpColumn).Put(t.text, text).String())
+			label = ""
+		}
+	}
+	return append(lines, strings.Repeat(" ", w))
+}
+
+// legend shows the glyph of each state.
+func (d *helpDialog) legend(s *state) string {
+	l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
+	l.PadTo(s.screen.theme.text, 16)
+	for _, st := range keyspace.States() {
+		glyph, style := s.look(st)
+		l.Put(style, glyph+" "+string(st)).Pad(s.screen.theme.text, 2)
+	}
+	return l.String()
 }

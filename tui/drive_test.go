@@ -39,7 +39,7 @@ type driver struct {
 	pressed map[pageSet]map[string]bool
 	checked string // the last frame that has its shape
 
-	quit, suspended, cleared bool
+	quit, suspended bool
 }
 
 // drive calls play with a screen of 100×30 that has its first snapshot.
@@ -109,7 +109,6 @@ func (d *driver) update(msg tea.Msg) {
 	case tea.SuspendMsg:
 		d.suspended = true
 	default:
-		d.cleared = d.cleared || msg == tea.ClearScreen()
 		_, cmd := d.app.Update(msg)
 		d.run(cmd)
 	}

@@ -180,17 +180,13 @@ func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 		l.text = strings.NewReplacer("{key}", e.Key, "{n}", fmt.Sprint(l.n), "{longest}", humanize.Duration(l.longest)).Replace(many)
 		return
 	}
-	l := a.add(e, strings.NewReplacer("{client}", e.Owner(), "{late}", late(e), "{key}", e.Key, "{fence}", fmt.Sprint(e.Fence),
+	late := e.Owner() + " works past its lease and" // by itself
+	if e.Text == string(loadgen.Freeze) {
+		late = e.Owner() + " wakes and"
+	}
+	l := a.add(e, strings.NewReplacer("{client}", e.Owner(), "{late}", late, "{key}", e.Key, "{fence}", fmt.Sprint(e.Fence),
 		"{took}", humanize.Duration(e.Took)).Replace(once))
 	l.key, l.n, l.longest = e.Key, 1, e.Took
-}
-
-// late returns the beginning of a sentence about late work, after a freeze or by itself.
-func late(e *loadgen.Event) string {
-	if e.Text == string(loadgen.Freeze) {
-		return e.Owner() + " wakes and"
-	}
-	return e.Owner() + " works past its lease and"
 }
 
 // onAcquired records the holder of a key. It adds a sentence if the previous holder did not

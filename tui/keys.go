@@ -177,6 +177,7 @@ func bindings() []binding {
 
 		{[]stroke{{enter, "enter"}}, onLocks | onTimeline | onFindings | onEvents, "Enter", "open", "open the lock; on findings, open or close a group"},
 		{[]stroke{{search, "/"}}, onLocks | onTimeline | onFindings | onEvents, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
+		{[]stroke{{enter, "enter"}}, onLock, "Enter", "", "a menu of the locks that its holders hold or wait for, and of those that wait for it"},
 		{[]stroke{{actOn, "x"}}, onLocks | onLock | onFindings, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
 		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a command for exactly this hold to the clipboard; on events the key, the client or the event"},
 		{[]stroke{{findClient, "W"}}, onLock, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},

@@ -68,6 +68,7 @@ func keyTests() []keyTest {
 		{onLocks, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
+		{onLock, "enter", func(d *driver) { d.press("enter").want("no other lock is connected with this one") }},
 		{onLock, "W", func(d *driver) { d.press("W").want("the clients of this server cannot be listed") }},
 		{onLock, "e", func(d *driver) { d.press("e").want("e for the lock", "next").press("e").want("is it stuck") }},
 		{onLock, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "back in 1 h 00") }},
@@ -479,7 +480,7 @@ func everywhereKeyTests() []keyTest {
 				check.Equal(d.t, scans, 2, "scans")
 			})
 		}
-		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again") })
+		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").app.repaint, "the screen was not drawn again") })
 		tell(at, "q", func(d *driver) {
 			if at != onLocks {
 				d.press("q").want(uniqueWord[onLocks])
@@ -631,7 +632,7 @@ func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 		check.True(t, len(runner.ran) == 1, "it ran %q", runner.ran[1:])
 		d.press("ctrl+k")
 		check.True(t, len(runner.ran) == 2 && runner.ran[1][1] == "--name=--all", "ran %q", runner.ran)
-		d.deliver(programMsg{"flag", errors.New("exit status 1")})
+		d.deliver(reply(func(a *app) tea.Cmd { return a.onProgram("flag", errors.New("exit status 1")) }))
 		d.want("flag: exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
 	})
 }

@@ -19,12 +19,6 @@ type agentsState struct {
 	witness    *witness.Results     // nil: there is none
 }
 
-// byAgents returns the load if its clients run in agents, else nil.
-func (f *loadState) byAgents() AgentLoad {
-	load, _ := f.load.(AgentLoad)
-	return load
-}
-
 // refuses returns why the load cannot run a scenario, "" if it can.
 func (f *loadState) refuses(s loadgen.Scenario) string {
 	if f.load == nil {

@@ -245,8 +245,6 @@ func nextStep(d loadgen.Dist, direction int) loadgen.Dist {
 // closed model.
 func rateAfter(rate float64, direction int) float64 {
 	switch {
-	case rate == 0 && direction < 0:
-		return 0
 	case rate <= 10 && direction < 0:
 		return 0
 	case rate == 0:

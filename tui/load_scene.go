@@ -53,7 +53,7 @@ func (p *loadPage) sceneView(s *state, w, h int) []string {
 	if s.run.scenario.Clients > lanesUpTo {
 		all = append(all, p.rightColumn(s, w, middle-min(len(s.run.faultLog.lines)+1, middle/2))...)
 	} else {
-		all = append(all, p.lanesBlock(s, w, min(s.run.scenario.Clients+2, middle-4))...)
+		all = append(all, p.lanesBlock(s, w, min(len(p.laneKeys(s))*(s.run.scenario.Clients+1)+1, middle-4))...)
 	}
 	all = append(all, s.faultLogBlock(w, h-len(all)-len(below))...)
 	return append(filled(all, w, h-len(below)), below...)

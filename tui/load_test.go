@@ -11,19 +11,12 @@ import (
 
 	"locktop/internal/check"
 	"locktop/keyspace"
+	"locktop/keyspace/holds"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
 	"locktop/tui/widget"
 )
-
-// The present second is not complete: it would look like a collapse.
-func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
-	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
-	got := rate(m)
-	check.True(t, got == 100, "rate is %d, want that of the last full second", got)
-	check.Equal(t, rate(loadgen.Metrics{Running: true}), 0, "the rate before the first second is over")
-}
 
 func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
 	for n, want := range map[int]int{0: 1, 1: 2, 9: 10, 10: 20, 100: 200, 1000: 2000, 10_000: 20_000, 100_000: 100_000} {
@@ -105,29 +98,6 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 		check.Equal(t, g.Scenario().Clients, 40, "clients that the load was left with")
 		d.press("-").wait(5 * time.Second).want("30 clients")
 	})
-}
-
-func TestMetricsFromBeforeAChangeDoNotResetTheScenario(t *testing.T) {
-	f := loadState{load: runningLoad()}
-	old := f.measure()().(metricsMsg)
-	wanted := old.scenario
-	wanted.Clients = 30
-	f.request(wanted, false)()
-	f.applied()
-	f.measured(old)
-	check.Equal(t, f.scenario.Clients, 30, "clients that are wanted, after 30 were asked for")
-	f.measured(f.measure()().(metricsMsg))
-	check.True(t, f.scenario.Clients == 30, "%d clients after a new measurement", f.scenario.Clients)
-}
-
-func TestOneChangeOfTheLoadIsActiveAtATime(t *testing.T) {
-	f := loadState{load: runningLoad()}
-	check.True(t, f.measure() != nil && f.measure() == nil, "not one measurement at a time")
-	check.True(t, f.request(loadgen.Scenario{Clients: 30}, false) != nil && f.request(loadgen.Scenario{Clients: 40}, false) == nil,
-		"not one change at a time")
-	next := f.applied()
-	check.True(t, next != nil && f.scenario.Clients == 40, "what was wanted meanwhile does not follow")
-	check.True(t, f.applied() == nil, "a change follows that no request asked for")
 }
 
 // A scene that is chosen right after a change of a setting starts a load that has stopped.
@@ -293,37 +263,11 @@ func TestADigitLeavesEveryDialog(t *testing.T) {
 	})
 }
 
-// The reports of the clients are drawn to the microsecond, although the server's clock may differ from ours.
-func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
-	w, g := loadConfig()
-	v := w.Source.(*fakeServer)
-	v.ahead = time.Hour
-	at := func(ms int) time.Time { return midnight.Add(time.Duration(ms) * time.Millisecond) }
-	g.addEvents([]loadgen.Event{
-		{At: at(500), Kind: loadgen.Arrived, Key: "load:1", Client: 1},
-		{At: at(1000), Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
-		{At: at(2000), Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "b"},
-		{At: at(2000), Kind: loadgen.EventKind(oracle.Overlap), Key: "load:1", Took: time.Second},
-		{At: at(3000), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
-		{At: at(4000), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "b"},
-	}...)
-	drive(t, w, func(d *driver) {
-		d.wait(4*time.Second).press("2").press("+", "+") // 10 s
-		line := d.line("load:1 ")
-		d.wantOrder("load:1")
-		n := strings.Count(line, "!")
-		check.True(t, n >= 6 && n <= 9, "%d cells of an overlap of one second in ten:\n%s", n, line)
-		d.press("]").want("two clients held it at the same time for 1.0 s")
-		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
-			d.press("j")
-		}
-		d.want("selected lane: exact, of the load's own clients")
-	})
-}
-
-// overlapped returns a load whose clients have overlapped so many times on a key, for 100 ms each, one second apart.
+// overlapped returns a load whose clients have overlapped so many times on a key, for 100 ms each, one second apart. The
+// server's clock differs from theirs.
 func overlapped(times int) (Config, *fakeLoad) {
 	w, g := loadConfig()
+	w.Source.(*fakeServer).ahead = time.Hour
 	for i := range times {
 		at := after(time.Duration(i)*time.Second + 100*time.Millisecond)
 		g.addEvents([]loadgen.Event{
@@ -348,7 +292,7 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 		for p.chosen.Key != "load:1" {
 			d.press("j")
 		}
-		d.want("client-1 100 ms", "client-2 100 ms")
+		d.want("client-1 100 ms", "client-2 100 ms", "selected lane: exact, of the load's own clients")
 		for _, key := range []string{"+", "-", "-", "-", "-"} {
 			d.wantLine("load:1 ", "!").press(key)
 		}
@@ -359,16 +303,6 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 		}
 		d.press("[").want("no violation before this time").press("]")
 		check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Second, "] led to the overlap at")
-	})
-}
-
-func TestMovingInAMenuStartsNothing(t *testing.T) {
-	w, g := testConfig(), runningLoad()
-	w.Load, w.Scenes = g, scenarios.All()
-	drive(t, w, func(d *driver) {
-		d.size(120, 40).press("m").want("▌  a  hot-key").press("j").want("▌  c  renewal").press("k").want("▌  a  hot-key").press("esc")
-		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
-		check.True(t, g.s == nil && len(g.injected) == 0, "it began %v, and %v struck", g.s, g.injected)
 	})
 }
 
@@ -624,17 +558,6 @@ func TestTheFaultLog(t *testing.T) {
 	}
 }
 
-// A violation is found later than it happens, and a fault at the edge of an axis does not cover its label.
-func TestTheStoryAndItsAxisAreInTheOrderOfTime(t *testing.T) {
-	var log faultLog
-	log.add(&loadgen.Event{At: after(2 * time.Second)}, "second")
-	log.add(&loadgen.Event{At: after(time.Second)}, "first")
-	check.True(t, log.lines[0].text == "first" && log.lines[1].text == "second", "the order is %+v", log.lines)
-	l := widget.NewLine(20)
-	putWords(l, 0, []word{{at: 0, text: "9 s ago"}, {at: 17, text: "now"}, {at: 15, text: "!freeze"}, {at: 15, text: "!"}, {at: 18, text: "!"}})
-	check.Equal(t, l.String(), "9 s ago        ! now")
-}
-
 // The votes that an attempt leaves behind are no holder, and neither is a client whose release has failed.
 func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 	w, g := played()
@@ -643,7 +566,7 @@ func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 		d.app.run.scenario.Lock.Kind = loadgen.Redlock
 		found := &keyspace.Lock{Holders: []keyspace.Holder{{ID: "client-1~a", Label: "client-1"}}, Votes: []keyspace.Vote{{Token: "client-1~a"}, {Token: "client-1~a"}, {}, {}, {}}}
 		l := widget.NewLine(80)
-		d.app.keyState(l, "load:1", new(lane), found)
+		d.app.keyState(l, "load:1", &lane{Account: new(holds.Account)}, found)
 		check.Contains(t, l.String(), "2 votes left over, 3 needed")
 		check.False(t, strings.Contains(l.String(), "held by"), "%s", l.String())
 		g.addEvents(acquired(1, "load:1", 0))

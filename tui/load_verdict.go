@@ -203,6 +203,8 @@ func (p *loadPage) outcomesLine(s *state, w int) string {
 func (s *state) verdict() (widget.Style, string) {
 	t, g, o := s.screen.theme, s.screen.glyphs, s.run.metrics.Violations.Overlap
 	switch {
+	case o.Count > 0 && s.run.metrics.Verdict(s.run.scenario).Doubtful:
+		return t.warn, fmt.Sprintf(" %s perhaps %s, longest %s: or replies were late ", g.Alert, humanize.Plural(o.Count, "overlap"), humanize.Duration(o.Longest))
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
 		return t.alarm, fmt.Sprintf(" %s %s, longest %s: %s held it at the same time ", g.Alert, times, humanize.Duration(o.Longest), s.run.scenario.Lock.TooMany())

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"slices"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -21,7 +22,7 @@ func (p *eventsPage) act(s *state, a action) tea.Cmd {
 		return nil
 	}
 	if l, ok := p.subject(s); a == enter && ok {
-		s.next = openLockMsg{l}
+		s.openLock(l)
 	} else if a == enter {
 		s.reject("no event to open the lock of")
 	}
@@ -32,12 +33,15 @@ func (p *eventsPage) subject(s *state) (keyspace.Lock, bool) {
 	if len(p.keys) == 0 {
 		return keyspace.Lock{}, false
 	}
-	return p.event(s, p.row).Lock, true
+	return *s.past()[p.index(s, p.row)].lock, true
 }
+
+// index returns the index of a row's event in the log.
+func (p *eventsPage) index(s *state, row int) int { return p.keys[row] - s.log.number(0) }
 
 // event returns the event of a row.
 func (p *eventsPage) event(s *state, row int) *keyspace.Event {
-	return &s.past()[p.keys[row]-s.log.number(0)]
+	return s.past()[p.index(s, row)].event()
 }
 
 // arrange updates the rows. A selected first row stays selected, so that the newest event stays
@@ -48,10 +52,12 @@ func (p *eventsPage) arrange(s *state) {
 	}
 	past, keys := s.past(), p.keys[:0]
 	for i := len(past) - 1; i >= 0; i-- {
-		e, f := &past[i], &p.filter
-		if !f.active() || f.any(string(e.Kind), e.Lock.Key, e.Lock.Format, e.Holder.Name(), e.Waiter.ID) != f.invert {
-			keys = append(keys, s.log.number(i))
+		if f := &p.filter; f.active() {
+			if e := past[i].event(); f.any(string(e.Kind), e.Lock.Key, e.Lock.Format, e.Holder.Name(), e.Waiter.ID) == f.invert {
+				continue
+			}
 		}
+		keys = append(keys, s.log.number(i))
 	}
 	p.filter.found, p.filter.all = len(keys), len(past)
 	p.set(keys, max(0, s.frame().body-1))
@@ -60,7 +66,7 @@ func (p *eventsPage) arrange(s *state) {
 func (p *eventsPage) summary(s *state, l *widget.Line) {
 	counts := map[keyspace.EventKind]int{}
 	for _, e := range s.past() {
-		counts[e.Kind]++
+		counts[e.kind]++
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Replaced, keyspace.Lost, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
@@ -102,16 +108,47 @@ const maxEvents = 5000
 
 // eventLog keeps the newest events of the locks, oldest first. The zero value is empty.
 type eventLog struct {
-	events []keyspace.Event
+	events []loggedEvent
 	total  int                   // including discarded events
 	byLock map[keyspace.ID][]int // numbers of the events of each lock
 }
 
-func (j *eventLog) add(events []keyspace.Event) {
+// loggedEvent is an event in a log. Most events of a quiet server tell that a lock appeared: they have no more than what
+// the snapshot says of the lock, and take a tenth of the memory of others.
+type loggedEvent struct {
+	at   time.Time
+	kind keyspace.EventKind
+	lock *keyspace.Lock  // after the change
+	full *keyspace.Event // nil if the event is only about the first holder of the lock
+}
+
+// logged returns an event for a log. locks are those of the snapshot with the event.
+func logged(e *keyspace.Event, locks []*keyspace.Lock) loggedEvent {
+	if i, known := keyspace.FindLock(locks, e.Lock.ID()); known && e.Kind == keyspace.Discovered {
+		if l := locks[i]; len(l.Holders) == 1 && l.Holders[0] == e.Holder && keyspace.SameLock(l, &e.Lock) {
+			return loggedEvent{e.At, e.Kind, l, nil}
+		}
+	}
+	full := *e
+	return loggedEvent{e.At, e.Kind, &full.Lock, &full}
+}
+
+// event returns the complete event.
+func (e *loggedEvent) event() *keyspace.Event {
+	if e.full != nil {
+		return e.full
+	}
+	return &keyspace.Event{At: e.at, Kind: e.kind, Lock: *e.lock, Holder: e.lock.Holders[0]}
+}
+
+// add adds the events of a snapshot with these locks.
+func (j *eventLog) add(events []keyspace.Event, locks []*keyspace.Lock) {
 	if old := len(j.events); old+len(events) > 2*maxEvents {
 		j.discard(min(old, old+len(events)-maxEvents))
 	}
-	j.events = append(j.events, events...)
+	for i := range events {
+		j.events = append(j.events, logged(&events[i], locks))
+	}
 	j.index(len(j.events) - len(events))
 }
 
@@ -119,7 +156,7 @@ func (j *eventLog) add(events []keyspace.Event) {
 // what a screen of a busy server allocates.
 func (j *eventLog) discard(n int) {
 	for i := range n {
-		id := j.events[i].Lock.ID().OnAnyNode()
+		id := j.events[i].lock.ID().OnAnyNode()
 		if rest := j.byLock[id][1:]; len(rest) > 0 {
 			j.byLock[id] = rest
 		} else {
@@ -135,23 +172,23 @@ func (j *eventLog) index(from int) {
 		j.byLock = make(map[keyspace.ID][]int)
 	}
 	for i := from; i < len(j.events); i++ {
-		id := j.events[i].Lock.ID().OnAnyNode()
+		id := j.events[i].lock.ID().OnAnyNode()
 		j.byLock[id] = append(j.byLock[id], j.total)
 		j.total++
 	}
 }
 
-// latest returns the indexes of the newest events of a lock, newest first, at most most. It
-// considers only the first n events.
-func (j *eventLog) latest(id keyspace.ID, n, most int) []int {
-	var places []int
-	numbers := j.byLock[id.OnAnyNode()]
-	for i := len(numbers) - 1; i >= 0 && len(places) < most; i-- {
-		if at := numbers[i] - j.number(0); at < n {
-			places = append(places, at)
+// latest returns the newest events of a lock up to the shown moment, newest first, at most most.
+func (s *state) latest(id keyspace.ID, most int) (events []*keyspace.Event) {
+	past := s.past()
+	for _, number := range slices.Backward(s.log.byLock[id.OnAnyNode()]) {
+		if i := number - s.log.number(0); len(events) == most {
+			break
+		} else if i < len(past) {
+			events = append(events, past[i].event())
 		}
 	}
-	return places
+	return events
 }
 
 // number returns the number of the event at index i, counted from the first event ever. Indexes

@@ -95,7 +95,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		case p.opened > 0 && !p.folded(s):
 			p.opened = 0
 		case p.client == 0 && p.agent == 0:
-			s.next = leaveMsg{"nothing to leave"}
+			s.leave("nothing to leave")
 		}
 		p.client, p.agent = 0, 0
 	}
@@ -107,7 +107,7 @@ func confirmStart(s *state) *menu {
 	return &menu{
 		title: "Run clients on this server?",
 		about: []string{"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched."},
-		at:    1,
+		list:  list[string]{row: 1},
 		choices: []choice{
 			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
 				s.notify("starting the clients " + s.screen.glyphs.Ellipsis)
@@ -165,13 +165,12 @@ func (p *loadPage) fieldPrompt(s *state) dialog {
 	k := p.selectedField(s)
 	d := newPrompt(k.name+": ", "")
 	d.note = func(string) (string, bool) { return "now " + k.value(s.run.scenario), false }
-	d.finish = func(text string) tea.Cmd {
+	d.finish = func(text string) (dialog, tea.Cmd) {
 		next := s.run.scenario
 		if err := k.parse(&next, text); err != nil {
-			s.reject(k.name + ": " + widget.Plain(err.Error()))
-			return nil
+			return nil, s.reject(k.name + ": " + widget.Plain(err.Error()))
 		}
-		return p.change(s, k, next, k.name+" is "+k.value(next)+" already")
+		return nil, p.change(s, k, next, k.name+" is "+k.value(next)+" already")
 	}
 	return d
 }
@@ -379,7 +378,7 @@ func (f *loadState) scenesMenu(keys keymap) *menu {
 		m.choices = append(m.choices, choice{
 			key: key, label: scene.Name, detail: lesson, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),
 			pick: func(s *state) (dialog, tea.Cmd) {
-				s.next = openPageMsg{onLoad}
+				s.next = func(a *app) tea.Cmd { return a.perform(openLoad) }
 				return nil, s.run.startScene(i)
 			},
 		})

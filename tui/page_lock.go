@@ -39,6 +39,9 @@ func (p *lockPage) act(s *state, a action) tea.Cmd {
 		}
 		s.toggleSnooze(found)
 	}
+	if a == enter {
+		p.openConnected(s)
+	}
 	if a == tellStory {
 		p.tells, p.top = !p.tells, 0
 	}
@@ -57,10 +60,9 @@ func (p *lockPage) arrange(s *state) {
 		p.last, p.seen = l, s.clock()
 		return
 	}
-	past := s.past()
-	for _, i := range s.log.latest(p.id, len(past), 1) {
-		if past[i].At.After(p.seen) {
-			p.last, p.seen = past[i].Lock, past[i].At
+	for _, e := range s.latest(p.id, 1) {
+		if e.At.After(p.seen) {
+			p.last, p.seen = e.Lock, e.At
 		}
 	}
 }
@@ -162,9 +164,8 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 // ended says how and when the last hold of a lock that is gone ended, as far as it is known.
 func (p *lockPage) ended(s *state, w int) string {
 	how := ""
-	past := s.past()
-	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
-		if e := &past[i]; e.Kind.Ends() {
+	for _, e := range s.latest(p.id, eventsListed) {
+		if e.Kind.Ends() {
 			how = fmt.Sprintf(", %s %s ago", e.Kind, humanize.Duration(s.clock().Sub(e.Ended())))
 			break
 		}
@@ -257,10 +258,9 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 // eventsBlock draws the newest events of the lock.
 func (p *lockPage) eventsBlock(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}
-	past := s.past()
-	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
+	for _, e := range s.latest(p.id, eventsListed) {
 		l := widget.NewLine(w).Pad(widget.Style{}, margin)
-		s.event(l, &past[i], 0)
+		s.event(l, e, 0)
 		lines = append(lines, l.String())
 	}
 	if len(lines) == 1 {

@@ -17,16 +17,13 @@ import (
 type locksPage struct {
 	list[keyspace.ID] // without keys: follow finds the selected lock
 
-	rows     []lockRow // in display order
-	filter   filter
-	sort     int // index of the sort column, or bySeverity
-	reversed bool
-	wide     bool
-	hide     bool   // hide the preview
-	group    string // one of groups
-	waiting  waiting
-	plan     func() waiting // computes it anew; nil = not necessary
-	summing  bool           // it is computed
+	rows   []lockRow // in display order
+	filter filter
+	order
+	hide    bool // hide the preview
+	waiting waiting
+	plan    func() waiting // computes it anew; nil = not necessary
+	summing bool           // it is computed
 
 	last keyspace.Lock                 // last known state of the selected lock
 	seen time.Time                     // time of last, on the server's clock
@@ -37,6 +34,14 @@ type locksPage struct {
 	deep                 bool      // an owner has entered a lock more than once so far
 	measured             time.Time // of the snapshot that they come from; zero = none
 	hidden               bool      // their names were hidden
+}
+
+// order is how the table shows the locks.
+type order struct {
+	sort     int // index of the sort column, or bySeverity
+	reversed bool
+	wide     bool   // with more columns
+	group    string // one of groups
 }
 
 // Groups of the locks.
@@ -66,7 +71,7 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case enter:
 		if _, ok := p.subject(s); ok {
-			s.next = openLockMsg{p.last}
+			s.openLock(p.last)
 			return nil
 		}
 		s.reject("no lock to open")
@@ -94,7 +99,7 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 		next := slices.Index(groups(), p.group) + 1
 		p.groupBy(groups()[next%len(groups())])
 		p.arrange(s)
-		s.notify("order: " + p.order())
+		s.notify("order: " + p.orderText())
 	case wide:
 		p.wide = !p.wide
 		p.sort = min(p.sort, len(p.columns())-1)
@@ -167,9 +172,9 @@ func (p *locksPage) openFilter(s *state) {
 			p.choose(0)
 		}
 	}
-	d.finish = func(string) tea.Cmd {
+	d.finish = func(string) (dialog, tea.Cmd) {
 		p.moved = p.moved || len(p.rows) > 0 // keep the selection when the filter is cleared
-		return nil
+		return nil, nil
 	}
 	s.dialog = d
 }
@@ -183,8 +188,8 @@ func (p *locksPage) groupBy(group string) {
 	p.group = group
 }
 
-// order describes the sort order.
-func (p *locksPage) order() string {
+// orderText describes the sort order.
+func (p *locksPage) orderText() string {
 	order := "worst first"
 	switch {
 	case p.sort != bySeverity:
@@ -332,7 +337,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s),
 		{style: t.key, text: some(len(p.tags), "tagged"), priority: 2},
-		{style: t.dim, text: "sorted " + p.order(), priority: 5},
+		{style: t.dim, text: "sorted " + p.orderText(), priority: 5},
 		{style: t.dim, text: model.snap.NotShown(), priority: 6},
 	})
 }

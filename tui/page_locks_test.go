@@ -383,6 +383,9 @@ func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "Possible deadlock between processes: 8743c9c0:7 waits for").wantNot("lock:e") // pay-55 waits for it
 		d.press("esc", "esc", "/").enter("lock:c").press("enter", "enter")
 		d.want("pay-5 also holds lock:a", "pay-5 waits for lock:b").wantNot("eadlock")
+		d.press("enter").wantOrder("open, from lock:c", "lock:b", "waited for by pay-5", "lock:a", "waited for by 8743c9c0:7").press("down", "enter")
+		d.want("● held  lock:a").press("enter").want("open, from lock:a", "lock:c")
+		d.press("esc", "esc", "esc", "/").enter("lock:c").press("enter", "enter")
 		d.press("esc", "esc", "/").enter("lock:d").press("enter", "enter")
 		d.want("pay-55 waits for lock:b").wantNot("also holds")
 	})
@@ -612,5 +615,17 @@ func TestNoPageMakesANumberOfWhatIsUnknown(t *testing.T) {
 				check.True(t, said == "", "after %q the screen says %q of what is unknown: %s", keys, said, line)
 			}
 		}
+	})
+}
+
+// Only the first snapshot makes the widths of the columns take all locks into account.
+func TestTheWidthsFollowEachSnapshot(t *testing.T) {
+	w := testConfig()
+	w.Source = holding(mutex("a", "x", time.Minute))
+	drive(t, w, func(d *driver) {
+		d.wait(time.Second)
+		was := d.app.locks().measured
+		d.press("6").wait(time.Second)
+		check.True(t, d.app.locks().measured.After(was) && d.app.locks().measured.Equal(d.app.live.snap.At), "measured at %v", d.app.locks().measured)
 	})
 }

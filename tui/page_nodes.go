@@ -31,7 +31,7 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 	case nodeEmpty:
 		return p.inject(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
 	case back:
-		s.next = leaveMsg{}
+		s.leave("")
 	}
 	return nil
 }

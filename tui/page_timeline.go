@@ -52,7 +52,7 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, 1)
 	case enter:
 		if len(p.keys) > 0 {
-			s.next = openLockMsg{p.laneLock(s)}
+			s.openLock(p.laneLock(s))
 			return nil
 		}
 		s.reject("no lock to open")
@@ -91,7 +91,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 	if !p.jumped.IsZero() && p.offset == p.jumpOffset {
 		from = p.jumped
 	}
-	var best overlap
+	var best timeWindow
 	var where string
 	for key, overlaps := range s.timeline.overlaps {
 		for _, c := range overlaps {

@@ -74,23 +74,40 @@ func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
 }
 
 func TestTheEventLogCountsDiscardedEvents(t *testing.T) {
-	var j eventLog
-	event := func(key string) keyspace.Event { return keyspace.Event{Lock: keyspace.Lock{Key: key}} }
+	var s state
+	j, at := &s.log, func(i int) time.Time { return after(time.Duration(i) * time.Second) }
 	for i := range 5 * maxEvents {
-		j.add([]keyspace.Event{event(fmt.Sprintf("lock:%d", i%10))})
+		j.add([]keyspace.Event{{At: at(i), Lock: keyspace.Lock{Key: fmt.Sprintf("lock:%d", i%10)}}}, nil)
 	}
 	check.True(t, len(j.events) <= 2*maxEvents && j.total == 5*maxEvents, "%d events are kept of %d", len(j.events), j.total)
 	for i := range 10 {
 		id := keyspace.ID{Key: fmt.Sprintf("lock:%d", i)}
-		places := j.latest(id, len(j.events), 3)
-		check.True(t, len(places) == 3 && places[0]-places[1] == 10 && places[0] >= len(j.events)-10,
-			"the latest of %s are at %v of %d", id.Key, places, len(j.events))
-		for _, at := range j.latest(id, len(j.events), len(j.events)) {
-			check.Require(t, j.events[at].Lock.Key == id.Key, "%s is about %s", id.Key, j.events[at].Lock.Key)
+		s.paused = nil
+		for k, e := range s.latest(id, maxEvents) {
+			want := at(5*maxEvents - 10 + i - 10*k)
+			check.Require(t, e.Lock.Key == id.Key && e.At.Equal(want), "%d of %s is of %s at %v, want %v", k, id.Key, e.Lock.Key, e.At, want)
 		}
-		places = j.latest(id, len(j.events)-10, 1)
-		check.True(t, len(places) == 1 && places[0] < len(j.events)-10, "before the last ten it is at %v", places)
+		check.Equal(t, len(s.latest(id, 3)), 3, "of three")
+		s.paused = &pausedView{clock: at(5*maxEvents - 11)}
+		check.True(t, s.latest(id, 1)[0].At.Equal(at(5*maxEvents-20+i)), "before the last ten it is %v", s.latest(id, 1))
 	}
+}
+
+// An event that a lock appeared takes little memory in the log, and is complete when it is read.
+func TestTheEventLogKeepsWhatTheSnapshotDoesNotSay(t *testing.T) {
+	a, b := mutex("a", "x", time.Minute), mutex("b", "y", time.Minute)
+	now := a
+	now.Fence = 7
+	appeared := func(l keyspace.Lock) keyspace.Event {
+		return keyspace.Event{At: before(0), Kind: keyspace.Discovered, Lock: l, Holder: l.Holders[0]}
+	}
+	expired := keyspace.Event{At: before(0), Kind: keyspace.Expired, Lock: b, Holder: b.Holders[0], Held: time.Second}
+	var s state
+	s.log.add([]keyspace.Event{appeared(a), appeared(b), expired}, []*keyspace.Lock{&now, &b})
+	check.Equal(t, s.latest(a.ID(), 1)[0].Lock.Fence, int64(0), "the fence of a, which had none then")
+	check.Equal(t, s.latest(b.ID(), 1)[0].Held, time.Second, "the hold that ended")
+	check.True(t, s.log.events[1].full == nil && s.log.events[1].lock == &b, "the event of b is kept twice")
+	check.Equal(t, fmt.Sprint(*s.latest(b.ID(), 2)[1]), fmt.Sprint(appeared(b)), "the event of b")
 }
 
 func TestAnEventCanBeCopied(t *testing.T) {

@@ -188,6 +188,28 @@ func TestAFrameIsOneSynchronizedUpdate(t *testing.T) {
 	check.True(t, out.String() == want, "wrote %q, want %q", out.String(), want)
 }
 
+// A frame writes only the lines that have changed, and all of them where the terminal may show something else.
+func TestAFrameWritesTheLinesThatHaveChanged(t *testing.T) {
+	var out strings.Builder
+	p := &painter{app: newApp(t.Context(), testConfig()), out: &out}
+	written := func(msg tea.Msg) string {
+		out.Reset()
+		p.Update(msg)
+		p.View()
+		return out.String()
+	}
+	size := tea.WindowSizeMsg{Width: 160, Height: 24}
+	all := regexp.MustCompile(`\x1b\[\d*;?\d*H`)
+	for _, msg := range []tea.Msg{size, tea.ResumeMsg{}, tea.KeyMsg{Type: tea.KeyCtrlL}, size} {
+		check.Equal(t, len(all.FindAllString(written(msg), -1)), 24, "lines after %T", msg)
+	}
+	check.Equal(t, written(nil), "", "of the same frame")
+	check.Equal(t, written(tickMsg{time.Unix(1, 0)}), "", "while the answer to its request is due")
+	check.Contains(t, written(tickMsg{time.Unix(2, 0)}), ":02", "without an answer")
+	help := written(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("!")})
+	check.True(t, len(all.FindAllString(help, -1)) == 1 && strings.Contains(help, "! does nothing"), "a notice wrote %q", help)
+}
+
 func TestTheOutputToATerminalIsATerminalFile(t *testing.T) {
 	out := newOutput(os.Stdout, false)
 	f, ok := out.(interface{ Fd() uintptr })

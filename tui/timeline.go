@@ -1,15 +1,19 @@
 package tui
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"locktop/keyspace"
 	"locktop/keyspace/holds"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/tui/widget"
 )
 
 // historyKept is the part of the past that can be seen again, as long as a History keeps snapshots.
@@ -18,26 +22,22 @@ const historyKept = 10 * time.Minute
 // timeline has the past of each lock: as the snapshots show it and, for the keys of a load, as its
 // clients report it. Most of 200,000 locks have none of their own: [moment.lane] takes it from the snapshot.
 type timeline struct {
-	sampled  holds.Ledger         // on the clocks of the servers
-	exact    holds.Ledger         // of the keys of the load, on the local clock
-	overlaps map[string][]overlap // by key, found by the oracle of the load
-	told     map[string]told      // of the holds of the first key of the load
-	reads    map[string]bool      // by client of the load: its newest attempt was for reading
-	owners   map[string]int       // numbers by owner, in order of appearance
-	renamed  time.Time            // when the owners got new numbers
+	sampled  holds.Ledger            // on the clocks of the servers
+	exact    holds.Ledger            // of the keys of the load, on the local clock
+	overlaps map[string][]timeWindow // by key: two clients held it, as the oracle of the load has found
+	told     map[string]told         // of the holds of the first key of the load
+	reads    map[string]bool         // by client of the load: its newest attempt was for reading
+	owners   map[string]int          // numbers by owner, in order of appearance
+	renamed  time.Time               // when the owners got new numbers
 }
 
 // lane is the past of one lock, as it is drawn.
 type lane struct {
-	holds.Past
+	*holds.Account
 	exact    bool // from the load's events and on the local clock; otherwise sampled from snapshots
-	overlaps []overlap
+	labelled bool // each token begins with the name of its client
+	overlaps []timeWindow
 	number   func(*holds.Hold) int // of its owner
-}
-
-// overlap is a time in which two clients held an exclusive lock.
-type overlap struct {
-	from, to time.Time
 }
 
 // add records a new snapshot.
@@ -67,12 +67,12 @@ func (c *timeline) reported(key string) bool { return c.exact.Has(ofLoad(key)) }
 // the lock at a time, nil if it does not exist.
 func (c *timeline) lane(id keyspace.ID, now *keyspace.Lock, at time.Time) *lane {
 	if c.reported(id.Key) {
-		return &lane{c.exact.Of(ofLoad(id.Key), nil, at), true, c.overlaps[id.Key], func(h *holds.Hold) int { return c.numberOf(h.Holder.Label) }}
+		return &lane{Account: c.exact.Of(ofLoad(id.Key), nil, at), exact: true, overlaps: c.overlaps[id.Key], number: func(h *holds.Hold) int { return c.numberOf(h.Holder.Label) }}
 	}
 	if now == nil && !c.sampled.Has(id) {
 		return nil
 	}
-	return &lane{Past: c.sampled.Of(id, now, at), number: func(h *holds.Hold) int { return c.numberOf(h.Holder.ID) }}
+	return &lane{Account: c.sampled.Of(id, now, at), number: func(h *holds.Hold) int { return c.numberOf(h.Holder.ID) }}
 }
 
 // each calls yield with each lock that has a past.
@@ -94,7 +94,7 @@ func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
 func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock, marked string) {
 	several := lock.Limit() > 1
 	if newRun || c.overlaps == nil {
-		c.exact, c.overlaps, c.told, c.reads = holds.Ledger{}, make(map[string][]overlap), nil, make(map[string]bool)
+		c.exact, c.overlaps, c.told, c.reads = holds.Ledger{}, make(map[string][]timeWindow), nil, make(map[string]bool)
 	}
 	for i := range events {
 		e := &events[i]
@@ -131,7 +131,7 @@ func (c *timeline) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock,
 			c.exact.Leave(id, e.Owner(), at) // the client crashed during the acquire; its key stays
 			c.exact.Begin(id, holder, false, at)
 		case loadgen.EventKind(oracle.Overlap):
-			c.overlaps[e.Key] = append(c.overlaps[e.Key], overlap{from: at, to: at.Add(e.Took)})
+			c.overlaps[e.Key] = append(c.overlaps[e.Key], timeWindow{from: at, to: at.Add(e.Took)})
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (s drawn) begin() time.Time { return s.From.At }
 func (s drawn) end() time.Time   { return s.To.At }
 
 // until returns the end of a hold, at most now.
-func (s drawn) until(now time.Time) time.Time { return earlier(s.Until(now), now) }
+func (s drawn) until(now time.Time) time.Time { return keyspace.Earliest(s.Until(now), now) }
 
 // drawn returns the holds of the lane with their letters.
 func (n *lane) drawn() []drawn {
@@ -235,10 +235,10 @@ func (n *lane) busy(v timeWindow, dead bool) float64 {
 	var held time.Duration
 	end := v.from // end of the time counted so far
 	for i, h := range n.Holds {
-		a, b := later(h.From.At, end), earlier(h.Until(v.to), v.to)
+		a, b := keyspace.Later(h.From.At, end), keyspace.Earliest(h.Until(v.to), v.to)
 		if dead && h.End.Kind == keyspace.Vanished {
 			if b = v.to; i+1 < len(n.Holds) {
-				b = earlier(n.Holds[i+1].From.At, b)
+				b = keyspace.Earliest(n.Holds[i+1].From.At, b)
 			}
 		}
 		if b.After(a) {
@@ -247,4 +247,142 @@ func (n *lane) busy(v timeWindow, dead bool) float64 {
 		}
 	}
 	return float64(held) / float64(v.to.Sub(v.from))
+}
+
+// timeWindow is a time span; that of a strip is w cells wide.
+type timeWindow struct {
+	from, to time.Time
+	w        int
+}
+
+// cell returns the position of a moment, in cells from the left edge.
+func (v timeWindow) cell(at time.Time) float64 {
+	return float64(at.Sub(v.from)) / float64(v.to.Sub(v.from)) * float64(v.w)
+}
+
+// shows reports whether a time span overlaps the window. A zero to is open-ended.
+func (v timeWindow) shows(from, to time.Time) bool {
+	return from.Before(v.to) && (to.IsZero() || to.After(v.from))
+}
+
+// spansOf returns the spans of a strip in drawing order: waits, holds, overlaps. The holds have the
+// colour of waiting in the contended parts of the window.
+func spansOf(t theme, v timeWindow, waits []timeWindow, shown []drawn, contended []timeWindow, overlaps []timeWindow) []widget.Span {
+	var spans []widget.Span
+	for _, w := range waits { // holds are drawn over them
+		spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: widget.Empty})
+	}
+	for _, s := range shown {
+		if !v.shows(s.begin(), s.end()) {
+			continue
+		}
+		letter, look := t.ofOwner(s.letter)
+		kind := widget.Solid
+		if s.Shared {
+			kind = widget.Shared
+		}
+		to := s.until(v.to)
+		spans = append(spans, widget.Span{From: v.cell(s.begin()), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+		first, _ := slices.BinarySearchFunc(contended, s.begin(), func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
+		for k := first; k < len(contended) && contended[k].from.Before(to); k++ {
+			from, until := keyspace.Later(contended[k].from, s.begin()), keyspace.Earliest(contended[k].to, to)
+			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: widget.Contended})
+		}
+	}
+	for _, c := range overlaps {
+		if v.shows(c.from, c.to) {
+			spans = append(spans, widget.Span{From: v.cell(c.from), To: v.cell(c.to), Fill: t.alarm, Kind: widget.Clash})
+		}
+	}
+	return spans
+}
+
+// lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
+// for the load's lanes, the server's for others.
+func (m moment) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
+	var now *keyspace.Lock
+	if l, known := m.model.lock(id); known {
+		now = &l
+	}
+	n := m.timeline.lane(id, now, m.model.snap.At)
+	return n, m.onClockOf(n, v)
+}
+
+// onClockOf returns a window on the clock of a lane.
+func (m moment) onClockOf(n *lane, v timeWindow) timeWindow {
+	if n != nil && n.exact {
+		v.from, v.to = v.from.Add(-m.model.offset), v.to.Add(-m.model.offset)
+	}
+	return v
+}
+
+// strip draws the past of a lock.
+func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
+	n, v := s.moment().lane(id, v)
+	var spans []widget.Span
+	if n != nil {
+		contended := n.contended(v)
+		spans = append(s.run.bands(n, v, s.screen.theme.band), spansOf(s.screen.theme, v, contended, n.drawn(), contended, n.overlaps)...)
+	}
+	s.screen.glyphs.Strip(l, widget.Style{}, v.w, spans)
+}
+
+// bands returns the times of active faults, to be drawn behind an exact lane.
+func (f *loadState) bands(n *lane, v timeWindow, band widget.Style) (spans []widget.Span) {
+	if !n.exact {
+		return nil
+	}
+	for _, x := range f.faults {
+		if to := cmp.Or(x.to, v.to); v.shows(x.from, to) {
+			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: band, Kind: widget.Behind})
+		}
+	}
+	return spans
+}
+
+func (m moment) lastMinute(w int) timeWindow {
+	return timeWindow{m.now.Add(-time.Minute), m.now, w}
+}
+
+// parts calls yield with the part of each wait that is in a window.
+func (n *lane) parts(v timeWindow) iter.Seq[holds.Wait] {
+	return func(yield func(holds.Wait) bool) {
+		for w := range n.Waits {
+			if part, ok := w.In(v.from, v.to); ok && !yield(part) {
+				return
+			}
+		}
+	}
+}
+
+// waiters returns the number of current waiters.
+func (n *lane) waiters() (clients int) {
+	for w := range n.Waits {
+		if w.Lasts() {
+			clients += w.Clients
+		}
+	}
+	return clients
+}
+
+// waitsIn returns the parts of the waits that are in a window, in the order of their begin.
+func (n *lane) waitsIn(v timeWindow) []holds.Wait {
+	return slices.SortedFunc(n.parts(v), func(a, b holds.Wait) int {
+		return cmp.Or(a.From.At.Compare(b.From.At), strings.Compare(a.Waiter, b.Waiter))
+	})
+}
+
+// contended returns the parts of a window with waiters, in order.
+func (n *lane) contended(v timeWindow) []timeWindow { return joined(n.waitsIn(v)) }
+
+// joined returns the times of waits, in order, without overlaps.
+func joined(waits []holds.Wait) (parts []timeWindow) {
+	for _, w := range waits {
+		if i := len(parts) - 1; i >= 0 && !w.From.At.After(parts[i].to) {
+			parts[i].to = keyspace.Later(parts[i].to, w.To.At)
+			continue
+		}
+		parts = append(parts, timeWindow{from: w.From.At, to: w.To.At})
+	}
+	return parts
 }

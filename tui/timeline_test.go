@@ -12,6 +12,7 @@ import (
 	"github.com/muesli/termenv"
 
 	"locktop/internal/check"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 	"locktop/keyspace/holds"
@@ -129,7 +130,7 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 	var plan func() waiting
 	var want waiting
 	waited, gone := 0, 0
-	for step := range 600 {
+	for step := range testtier.Size(200, 600, 600) {
 		if random.IntN(300) == 0 {
 			a.resetReplay()
 			was = keyspace.Snapshot{}
@@ -349,7 +350,7 @@ func TestALaneOfADeadClientIsBusy(t *testing.T) {
 	at := func(s int) holds.Moment {
 		return holds.Moment{At: time.Unix(int64(s), 0), Grade: holds.Exact}
 	}
-	n := &lane{Past: holds.Past{Holds: []*holds.Hold{
+	n := &lane{Account: &holds.Account{Holds: []*holds.Hold{
 		{From: at(0), To: at(1), End: holds.End{Kind: keyspace.Vanished}},
 		{From: at(5), To: at(6), End: holds.End{Kind: keyspace.Released}},
 		{From: at(8), To: at(9), End: holds.End{Kind: keyspace.Vanished}},

@@ -1,14 +1,18 @@
 package tui
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
 // viewModel is a snapshot with everything derived from it. It is immutable.
@@ -45,7 +49,7 @@ func (m *viewModel) hidesWaiters(formats []keyspace.Format) bool {
 const (
 	derivedEach  = 200 * time.Microsecond
 	derivedLeast = time.Second
-	derivedMost  = 5 * time.Second
+	derivedMost  = 10 * time.Second
 )
 
 // derivedFor returns how long a check of a number of locks stays valid.
@@ -164,6 +168,7 @@ func (a *app) onSnapshot(msg snapshotMsg) tea.Cmd {
 		a.resetReplay()
 	}
 	a.apply(msg.model)
+	a.locks().measure(&a.state) // with each snapshot, because it then looks only at the locks that have changed
 	if m := msg.model; len(m.events) > 0 || !m.change.Empty() || m.review.CheckedAt.Equal(m.snap.At) {
 		a.page().arrange(&a.state)
 	}
@@ -176,10 +181,266 @@ func (s *state) apply(p *viewModel) {
 	snap := p.snap
 	snap.Events = p.events // without a watch, they come from the difference to the previous snapshot
 	s.history.Add(snap, p.change, p.since)
-	s.log.add(p.events)
+	s.log.add(p.events, p.snap.Locks)
 	s.timeline.add(p.change, p.events)
 	if len(s.config.Scenes) > 0 {
 		s.tellExpiry(p.events)
 	}
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
+}
+
+// ownerships is what the holders of a lock have to do with other locks. A search through
+// 10,000 locks takes as long as the rest of a frame.
+type ownerships struct {
+	lock  keyspace.ID
+	names []string           // of the first ownersShown holders of lock
+	holds [][]*keyspace.Lock // the other locks of each
+	chain keyspace.Chain
+	drawn bool // a frame shows it
+}
+
+// ownersShown is the maximum number of holders of a lock whose other locks are shown.
+const ownersShown = 3
+
+// namesListed is the maximum number of keys listed per owner.
+const namesListed = 6
+
+// ownerships searches once per view model and lock, unless the view model is made with it.
+func (v lockView) ownerships() *ownerships {
+	model := v.state.current()
+	if model.owners == nil || model.owners.lock != v.ID() {
+		model.owners = model.searchOwnerships(v.Lock, nil)
+	}
+	model.owners.drawn = true
+	return model.owners
+}
+
+// searchOwnerships searches all locks for those that the holders of a lock hold and wait for.
+// before are the ownerships of the previous view model, or nil: what has not changed since is
+// not searched again.
+func (p *viewModel) searchOwnerships(l *keyspace.Lock, before *ownerships) *ownerships {
+	o := &ownerships{lock: l.ID(), chain: keyspace.ChainOf(p.snap, l)}
+	for i := range l.Holders[:min(len(l.Holders), ownersShown)] {
+		name := l.Holders[i].Name()
+		o.names = append(o.names, name)
+		if before != nil && before.lock == o.lock && i < len(before.names) && before.names[i] == name && p.keeps(before.holds[i], name) {
+			o.holds = append(o.holds, before.holds[i])
+			continue
+		}
+		var held []*keyspace.Lock // none for libraries that make a new token for each hold
+		for _, other := range p.locks {
+			if (other.Key != l.Key || other.ID() != l.ID()) && isHeldBy(other, name) {
+				held = append(held, other)
+			}
+		}
+		o.holds = append(o.holds, held)
+	}
+	return o
+}
+
+// keeps reports whether an owner still holds the same few locks as before the last change.
+func (p *viewModel) keeps(held []*keyspace.Lock, name string) bool {
+	if len(held) > namesListed {
+		return false
+	}
+	has := func(id keyspace.ID) bool {
+		return slices.ContainsFunc(held, func(l *keyspace.Lock) bool { return l.Key == id.Key && l.ID() == id })
+	}
+	return !slices.ContainsFunc(p.change.Gone, has) &&
+		!slices.ContainsFunc(p.change.Locks, func(l *keyspace.Lock) bool { return isHeldBy(l, name) || has(l.ID()) })
+}
+
+// isHeldBy reports whether an owner is a holder of a lock.
+func isHeldBy(l *keyspace.Lock, name string) bool {
+	for i := range l.Holders {
+		if l.Holders[i].Name() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// listed joins the first most names of all entries, and counts the other entries.
+func listed(names []string, most, all int) string {
+	names = names[:min(len(names), most)]
+	text := strings.Join(names, ", ")
+	if more := all - len(names); more > 0 {
+		text += " and " + humanize.Count(more) + " more"
+	}
+	return text
+}
+
+// ownerGroup is the heading of an owner's locks on the locks page.
+type ownerGroup struct {
+	name   string // of the owner; "" for the locks of several owners, and for free locks
+	text   string // instead of the fields below, if the group has no owner
+	rows   []lockRow
+	shares []int           // locks that it holds with another owner, which has their row
+	waits  []int           // locks that it waits for
+	behind map[string]bool // owners that it waits for
+	blocks int             // number of owners that wait for it, also behind others
+	rival  string          // its next owner in a deadlock; or ""
+	known  bool            // the deadlock is certain
+}
+
+// groupByOwner returns the rows with a heading for each owner that holds several locks,
+// waits for one, or blocks another owner. The locks of all other owners follow under one heading, then the free locks.
+// Deadlocks come first, then owners that block others; else groups stay in the order of
+// their first row. It finds no groups for libraries that make a
+// new token for each hold.
+func (p *viewModel) groupByOwner(rows []lockRow) []lockRow {
+	single, free := &ownerGroup{}, &ownerGroup{}
+	var groups []*ownerGroup
+	byName := map[string]*ownerGroup{}
+	for _, row := range rows {
+		l := row.lock
+		if len(l.Holders) == 0 {
+			free.rows = append(free.rows, row)
+			continue
+		}
+		name := l.Holders[0].Name()
+		if byName[name] == nil {
+			byName[name] = &ownerGroup{name: name, behind: map[string]bool{}}
+			groups = append(groups, byName[name])
+		}
+		byName[name].rows = append(byName[name].rows, row)
+	}
+	p.relate(byName)
+	slices.SortStableFunc(groups, func(a, b *ownerGroup) int { return cmp.Compare(b.urgency(), a.urgency()) })
+	var grouped []lockRow
+	for _, g := range groups {
+		if len(g.rows)+len(g.shares)+len(g.waits)+g.blocks < 2 {
+			single.rows = append(single.rows, g.rows...)
+			continue
+		}
+		grouped = append(append(grouped, lockRow{heading: g}), g.rows...)
+	}
+	single.text = humanize.Plural(len(single.rows), "owner") + " with one lock each"
+	free.text = humanize.Plural(len(free.rows), "lock") + " without a holder"
+	for _, g := range []*ownerGroup{single, free} {
+		if len(g.rows) > 0 {
+			grouped = append(append(grouped, lockRow{heading: g}), g.rows...)
+		}
+	}
+	return grouped
+}
+
+// relate adds to each group the locks that its owner shares and waits for.
+func (p *viewModel) relate(byName map[string]*ownerGroup) {
+	locks := p.locks
+	byID := map[string]*ownerGroup{} // by token, and by the label that begins a token of package lock
+	for i := range locks {
+		for j := range locks[i].Holders {
+			h := locks[i].Holders[j]
+			g := byName[h.Name()]
+			if g == nil {
+				continue
+			}
+			byID[h.ID] = g
+			if h.Label != "" {
+				byID[h.Label+"~"] = g
+			}
+			if j > 0 && locks[i].Holders[0].Name() != g.name {
+				g.shares = append(g.shares, i)
+			}
+		}
+	}
+	for i := range locks {
+		for _, w := range locks[i].Waiters {
+			g := byID[w.ID]
+			if label, _, found := strings.Cut(w.ID, "~"); g == nil && found {
+				g = byID[label+"~"]
+			}
+			if g == nil {
+				continue
+			}
+			if n := len(g.waits); n == 0 || g.waits[n-1] != i { // it may wait several times
+				g.waits = append(g.waits, i)
+			}
+			for j := range locks[i].Holders {
+				g.behind[locks[i].Holders[j].Name()] = true
+			}
+		}
+	}
+	for _, d := range p.review.Deadlocks {
+		for _, w := range d.Waits {
+			if g := byName[w.Owner]; g != nil {
+				g.rival, g.known = w.For, d.Certain
+			}
+		}
+	}
+	countBlocked(byName)
+}
+
+// countBlocked sets how many owners wait for each owner, directly or behind others.
+func countBlocked(byName map[string]*ownerGroup) {
+	waiting := make(map[string][]string) // by the owner that they wait for
+	for name, g := range byName {
+		for other := range g.behind {
+			waiting[other] = append(waiting[other], name)
+		}
+	}
+	for name, g := range byName {
+		seen := map[string]bool{name: true}
+		for next := waiting[name]; len(next) > 0; {
+			one := next[len(next)-1]
+			next = next[:len(next)-1]
+			if !seen[one] {
+				seen[one] = true
+				g.blocks++
+				next = append(next, waiting[one]...)
+			}
+		}
+	}
+}
+
+// urgency orders groups: deadlocks first, then the owners that block most others and do not
+// wait themselves.
+func (g *ownerGroup) urgency() int {
+	switch {
+	case g.rival != "" && g.known:
+		return 1 << 30
+	case g.rival != "":
+		return 1 << 29
+	case len(g.waits) == 0:
+		return g.blocks
+	}
+	return 0
+}
+
+// draw draws the heading, except for its last cell.
+func (g *ownerGroup) draw(s *state, l *widget.Line) {
+	l.Pad(widget.Style{}, min(1, l.Rest()))
+	room := max(0, l.Rest()-1)
+	if g.name == "" {
+		l.Put(s.screen.theme.head, s.screen.glyphs.Fit(g.text, room))
+		return
+	}
+	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
+	locks := s.current().locks
+	if len(g.shares) > 0 {
+		keys := mapped(g.shares, func(i int) string { return s.privacy.key(locks[i].Key) })
+		holds += ", " + listed(keys, namesListed, len(keys)) + " with others"
+	}
+	waits, deadlock := "", ""
+	if len(g.waits) > 0 {
+		names := mapped(g.waits, func(i int) string {
+			if len(locks[i].Holders) == 0 {
+				return s.privacy.key(locks[i].Key)
+			}
+			return s.privacy.key(locks[i].Key) + ", which " + s.privacy.owner(locks[i].Holders[0].Name()) + " holds"
+		})
+		waits, style = "waits for "+listed(names, namesListed, len(names)), s.screen.theme.warn
+	}
+	if g.rival != "" {
+		deadlock, style = "deadlock with "+s.privacy.owner(g.rival), s.screen.theme.bad
+		if !g.known {
+			deadlock, style = "possible "+deadlock, s.screen.theme.warn
+		}
+	}
+	if g.blocks > 0 && g.rival == "" {
+		holds = s.sentence(holds, "blocks "+humanize.Plural(g.blocks, "owner"))
+	}
+	name := s.screen.glyphs.Fit(s.privacy.owner(g.name), min(room, widget.Width(s.privacy.owner(g.name))))
+	l.Put(s.screen.theme.head, name).Put(style, s.screen.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))
 }

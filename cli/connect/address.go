@@ -57,10 +57,10 @@ func (e endpoint) local() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// resolve merges the flags with the environment; flags win. An address in the flags
+// endpoint merges the flags for one server with the environment; flags win. An address in the flags
 // replaces all parts of an address in the environment, so that the password of one
 // server never goes to another.
-func (c *Flags) resolve() (endpoint, error) {
+func (c *Flags) endpoint() (endpoint, error) {
 	e, err := c.address()
 	if err != nil {
 		return endpoint{}, err
@@ -70,7 +70,7 @@ func (c *Flags) resolve() (endpoint, error) {
 
 // Remote returns the address of the flags if it is not on this machine, "" otherwise.
 func (c *Flags) Remote() (string, error) {
-	e, err := c.resolve()
+	e, err := c.endpoint()
 	switch {
 	case err != nil:
 		return "", err

@@ -42,7 +42,7 @@ func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
 				name, value, _ := strings.Cut(variable, "=")
 				t.Setenv(name, value)
 			}
-			got, err := parsed(t, strings.Fields(tt.args)...).resolve()
+			got, err := parsed(t, strings.Fields(tt.args)...).endpoint()
 			check.True(t, err == nil && got == tt.want, "got  %+v, %v\nwant %+v", got, err, tt.want)
 		})
 	}
@@ -60,7 +60,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"-u", "redis://ann@redis.test"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			e, err := parsed(t, args...).resolve()
+			e, err := parsed(t, args...).endpoint()
 			f, ok := errors.AsType[*Error](err)
 			check.True(t, ok && f.Usage, "got %+v and error %v, want a fault of usage", e, err)
 		})
@@ -97,7 +97,7 @@ func TestMalformedURLsKeepTheirSecrets(t *testing.T) {
 	} {
 		t.Run(raw, func(t *testing.T) {
 			t.Setenv("LOCKTOP_URL", raw)
-			_, err := parsed(t).resolve()
+			_, err := parsed(t).endpoint()
 			check.Require(t, err != nil, "accepted")
 			said := err.Error() + err.(*Error).Hint
 			check.False(t, strings.Contains(said, canary), "the error gives the password away: %s", said)
@@ -143,15 +143,14 @@ func TestARedlockServerIsAURLOrAHost(t *testing.T) {
 		"rediss://redis-1:1/3":   "redis-1:1",
 		"unix:///run/redis.sock": "/run/redis.sock",
 	} {
-		seeds, err := parsed(t, "--redlock", raw).seeds()
-		check.True(t, err == nil && seeds[0].addr == want, "--redlock %s is %v with error %v, want %s", raw, seeds, err, want)
+		r, err := parsed(t, "--redlock", raw).Resolve()
+		check.True(t, err == nil && r.seeds[0].addr == want, "--redlock %s is %v with error %v, want %s", raw, r, err, want)
 		if raw == "::1" || raw == "[::1]" {
-			got := parsed(t, "--sentinel", raw).sentinelAddresses()[0]
-			check.True(t, got == "[::1]:26379", "--sentinel %s is %s", raw, got)
+			check.Equal(t, check.Must(parsed(t, "--sentinel", raw).Resolve())(t).sentinels[0].addr, "[::1]:26379", "--sentinel %s", raw)
 		}
 	}
 	for _, raw := range []string{"c4nary@redis-1", "redis:c4nary", "redis-1/c4nary", "redis-1:c4nary", "c4nary:x:1"} {
-		_, err := parsed(t, "--redlock", raw).seeds()
+		_, err := parsed(t, "--redlock", raw).Resolve()
 		f, ok := errors.AsType[*Error](err)
 		check.True(t, ok && f.Usage && !strings.Contains(err.Error(), "c4nary"), "--redlock %s: %v", raw, err)
 	}

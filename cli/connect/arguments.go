@@ -14,66 +14,59 @@ import (
 
 // Arguments returns the flags that lead to database db of the same servers, without a
 // password.
-func (c *Flags) Arguments(db int) ([]string, error) {
-	seeds, err := c.seeds()
-	if err != nil {
-		return nil, err
-	}
+func (r *Resolved) Arguments(db int) []string {
+	c := r.flags
 	var password []string
 	switch {
 	case c.given("password-command"):
 		password = []string{"--password-command", c.command}
 	case c.given("password-file"):
 		password = []string{"--password-file", absolute(c.file)}
-	case c.asksForPassword(seeds):
+	case c.asksForPassword(r.seeds):
 		password = []string{"--askpass"}
 	}
-	return slices.Concat(c.where(seeds), c.optionFlags(seeds, database{number: db}, password)), nil
+	return slices.Concat(c.where(r), c.optionFlags(r.seeds[0], database{number: db}, password))
 }
 
 // Line returns the flags that lead to the same servers and databases, as words of a shell
 // command. They do not depend on the environment, and have neither a password nor what
 // finds one. Line returns "" if no shell command can have the flags.
-func (c *Flags) Line() (string, error) {
-	seeds, err := c.seeds()
-	if err != nil {
-		return "", err
-	}
-	where := c.where(seeds)
+func (r *Resolved) Line() string {
+	c := r.flags
+	where := c.where(r)
 	if len(where) == 0 {
-		where = []string{"-u", seeds[0].url(false)}
+		where = []string{"-u", r.seeds[0].url(false)}
 	}
 	hasPassword := slices.ContainsFunc(passwordWays, c.given)
 	if c.context == "" {
-		hasPassword = hasPassword || slices.ContainsFunc(seeds, func(e endpoint) bool { return e.pass != "" })
+		hasPassword = hasPassword || slices.ContainsFunc(r.seeds, func(e endpoint) bool { return e.pass != "" })
 	}
 	var password []string
 	if hasPassword {
 		password = []string{"--askpass"}
 	}
-	db := database{number: seeds[0].db, all: c.db.all}
-	line, _ := shell.Line(slices.Concat(where, c.optionFlags(seeds, db, password))...)
-	return line, nil
+	db := database{number: r.seeds[0].db, all: r.allDatabases}
+	line, _ := shell.Line(slices.Concat(where, c.optionFlags(r.seeds[0], db, password))...)
+	return line
 }
 
 // optionFlags returns the flags beside those with the addresses of the servers.
-func (c *Flags) optionFlags(seeds []endpoint, db database, password []string) []string {
-	e := seeds[0]
+func (c *Flags) optionFlags(e endpoint, db database, password []string) []string {
 	var flags []string
-	if c.context == "" && len(c.redlock) == 0 && e.user != "" {
+	if c.context == "" && len(c.Redlock) == 0 && e.user != "" {
 		flags = append(flags, "--user", e.user)
 	} else if c.context != "" && c.user != "" {
 		flags = append(flags, "--user", c.user)
 	}
 	flags = append(flags, password...)
 	number := db.number != 0
-	if len(c.redlock) > 0 || c.context != "" {
+	if len(c.Redlock) > 0 || c.context != "" {
 		number = c.given("db")
 	}
 	if number || db.all {
 		flags = append(flags, "-n", db.String())
 	}
-	if e.tls && len(c.sentinels) > 0 && c.context == "" || c.security.tls && c.context != "" {
+	if e.tls && len(c.Sentinels) > 0 && c.context == "" || c.security.tls && c.context != "" {
 		flags = append(flags, "--tls")
 	}
 	flags = append(flags, c.security.flags(true)...)
@@ -91,26 +84,26 @@ func (c *Flags) optionFlags(seeds []endpoint, db database, password []string) []
 
 // where returns the flags with the addresses of the servers. It returns none for the
 // default Redis of this machine.
-func (c *Flags) where(seeds []endpoint) []string {
+func (c *Flags) where(r *Resolved) []string {
 	var flags []string
-	switch e := seeds[0]; {
-	case len(c.redlock) > 0:
-		for _, e := range seeds {
+	switch e := r.seeds[0]; {
+	case len(c.Redlock) > 0:
+		for _, e := range r.seeds {
 			flags = append(flags, "--redlock", strings.ReplaceAll(e.url(true), ",", "%2C"))
 		}
 		return flags
 	case c.context != "":
 		flags = append(flags, "--context", c.context)
-	case len(c.sentinels) > 0:
-		for _, addr := range c.sentinelAddresses() {
-			flags = append(flags, "--sentinel", addr)
+	case len(c.Sentinels) > 0:
+		for _, sentinel := range r.sentinels {
+			flags = append(flags, "--sentinel", sentinel.addr)
 		}
 		flags = append(flags, "--master", c.master)
 		if c.sentinelUser != "" {
 			flags = append(flags, "--sentinel-user", c.sentinelUser)
 		}
 		if c.sentinelTLS.set {
-			flags = append(flags, "--sentinel-tls="+c.sentinelTLS.String())
+			flags = append(flags, "--sentinel-tls="+strconv.FormatBool(c.sentinelTLS.on))
 		}
 		return flags
 	case e.network == "unix":
@@ -118,7 +111,7 @@ func (c *Flags) where(seeds []endpoint) []string {
 	case c.addressGiven() || e.tls || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != "":
 		flags = append(flags, "-u", e.url(false))
 	}
-	if c.cluster {
+	if c.Cluster {
 		flags = append(flags, "--cluster")
 	}
 	return flags
@@ -169,59 +162,49 @@ func absolute(path string) string {
 }
 
 // RedisCLI returns the flags, except address and database, with which redis-cli
-// connects to the servers of c.
-func (c *Flags) RedisCLI() []string {
-	seeds, err := c.seeds()
-	if err != nil {
-		return nil
-	}
+// connects to the servers of r.
+func (r *Resolved) RedisCLI() []string {
+	e := r.seeds[0]
 	var flags []string
-	if user := c.userOf(seeds[0]); user != "" {
+	if user := r.user(e); user != "" {
 		flags = append(flags, "--user", user)
 	}
-	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") || c.rotates() {
+	if e.pass != "" && e.pass != os.Getenv("REDISCLI_AUTH") || r.secret != nil {
 		flags = append(flags, "--askpass")
 	}
-	if seeds[0].tls {
-		flags = append(append(flags, "--tls"), c.security.flags(false)...)
+	if e.tls {
+		flags = append(append(flags, "--tls"), r.security.flags(false)...)
 	}
 	return flags
 }
 
-// userOf returns the ACL user of the connections to e; "" is the default user.
-func (c *Flags) userOf(e endpoint) string {
-	if c.secret == nil {
+// user returns the ACL user of the connections to e; "" is the default user.
+func (r *Resolved) user(e endpoint) string {
+	if r.secret == nil {
 		return e.user
 	}
-	now, _ := c.secret.last()
+	now, _ := r.secret.last()
 	return now.withUser(e.user).user
 }
 
 // Child returns the arguments with which another process connects to one of the servers,
 // as the same user, and the present password, which is not among them. It returns an error
 // with --ssh.
-func (c *Flags) Child(ctx context.Context, addr string, db int) (args []string, password string, err error) {
-	if c.ssh != "" {
-		return nil, "", usagef("run it on "+c.ssh, "--monitor does not go through --ssh")
+func (r *Resolved) Child(ctx context.Context, addr string, db int) (args []string, password string, err error) {
+	if ssh := r.flags.ssh; ssh != "" {
+		return nil, "", usagef("run it on "+ssh, "--monitor does not go through --ssh")
 	}
-	seeds, err := c.seeds()
-	if err != nil {
-		return nil, "", err
-	}
-	e := seeds[0]
-	if i := slices.IndexFunc(seeds, func(e endpoint) bool { return e.addr == addr }); i >= 0 {
-		e = seeds[i]
-	}
+	e := r.seeds[max(0, slices.IndexFunc(r.seeds, func(e endpoint) bool { return e.addr == addr }))]
 	e.addr, e.db = addr, db
-	if c.secret != nil {
-		now, err := c.secret.now(ctx)
+	if r.secret != nil {
+		now, err := r.secret.now(ctx)
 		if err != nil {
 			return nil, "", err
 		}
 		now = now.withUser(e.user)
 		e.user, e.pass = now.user, now.pass
 	}
-	args = append([]string{"-u", e.url(true), "--timeout", c.timeout.String()}, c.security.flags(false)...)
+	args = append([]string{"-u", e.url(true), "--timeout", r.timeout.String()}, r.security.flags(false)...)
 	if e.pass != "" {
 		args = append(args, "--askpass")
 	}

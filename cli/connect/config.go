@@ -47,7 +47,11 @@ func loadContext(name string) (Context, error) {
 	}
 	s, ok := c.Contexts[name]
 	if !ok {
-		return Context{}, usagef(definedContexts(c.Contexts), "%s defines no context %q", c.path, name)
+		hint := "it defines none"
+		if len(c.Contexts) > 0 {
+			hint = "there are " + strings.Join(definedNames(c.Contexts), ", ")
+		}
+		return Context{}, usagef(hint, "%s defines no context %q", c.path, name)
 	}
 	s.Name = name
 	if u, err := url.Parse(s.URL); err == nil { // the check below reports another error
@@ -56,13 +60,6 @@ func loadContext(name string) (Context, error) {
 		}
 	}
 	return s, c.checkContext(s)
-}
-
-func definedContexts(contexts map[string]Context) string {
-	if len(contexts) == 0 {
-		return "it defines none"
-	}
-	return "there are " + strings.Join(definedNames(contexts), ", ")
 }
 
 func definedNames(contexts map[string]Context) []string { return slices.Sorted(maps.Keys(contexts)) }
@@ -128,7 +125,7 @@ func (c *Flags) use(of Context) {
 	take(&s.of, "sni", &s.sni, of.SNI, c.given("sni"))
 	take(&s.of, "insecure", &s.insecure, of.Insecure, c.given("insecure"))
 	if len(of.Sentinels) > 0 {
-		c.sentinels = of.Sentinels
+		c.Sentinels = of.Sentinels
 		of.URL = cmp.Or(of.URL, "redis://") // not an address of the environment
 		take(v, "master", &c.master, of.Master, c.given("master"))
 		take(v, "sentinel-user", &c.sentinelUser, of.SentinelUser, c.given("sentinel-user"))

@@ -1,10 +1,13 @@
 package connect
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,7 +28,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	c := servertest.RedisForTest(t)
 	connected := func(t *testing.T, args ...string) inspect.Client {
 		t.Helper()
-		tgt := check.Must(parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{}))(t)
+		tgt := check.Must(new(Session).Open(t.Context(), parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...), Prompt{}))(t)
 		t.Cleanup(tgt.Close)
 		return tgt.Client
 	}
@@ -45,16 +48,24 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		"redis://10.0.0.1:6380":            {network: "tcp", addr: "10.0.0.1:6380"},
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
 	} {
-		other := c.Elsewhere("--allow", url)
-		check.ErrorIs(t, other.checkTopology(), nil)
-		e, err := other.resolve()
-		check.True(t, err == nil && e == want, "%s: %+v, %v", url, e, err)
-		check.True(t, other.security.cacert == "ca.pem" && other.timeout == 7*time.Second, "%s: %+v", url, other)
+		r := check.Must(c.Elsewhere("--allow", url).Resolve())(t)
+		check.True(t, r.seeds[0] == want && r.security.cacert == "ca.pem" && r.timeout == 7*time.Second, "%s: %+v", url, r)
+	}
+}
+
+// The nodes of a Redlock have one password: it is asked for once. The flags stay as they were parsed.
+func TestASessionAsksForThePasswordOnce(t *testing.T) {
+	c := parsed(t, "--askpass")
+	var s Session
+	prompt := Prompt{In: strings.NewReader("c4nary\n"), Out: io.Discard}
+	for range 2 {
+		r := check.Must(s.Resolve(t.Context(), c, prompt))(t)
+		check.True(t, r.seeds[0].pass == "c4nary" && c.pass == "" && c.askPass, "the password is %q, and in the flags %q", r.seeds[0].pass, c.pass)
 	}
 }
 
 func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
-	_, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0)
+	_, _, err := check.Must(parsed(t, "--ssh", "web-1").Resolve())(t).Child(t.Context(), "127.0.0.1:6379", 0)
 	check.True(t, err != nil && strings.Contains(err.Error(), "does not go through --ssh"), "%v", err)
 }
 
@@ -105,7 +116,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	want := forbidden.Addr().String() + " is forbidden"
 	for _, announced = range [][2]net.Addr{{forbidden.Addr(), forbidden.Addr()}, {node.Addr(), forbidden.Addr()}} {
 		flags := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit)
-		if tgt, err := flags.Open(t.Context(), Prompt{}); err == nil {
+		if tgt, err := new(Session).Open(t.Context(), flags, Prompt{}); err == nil {
 			tgt.Close()
 			t.Error("the target is open")
 		} else if err.Error() != want {
@@ -113,7 +124,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 		}
 	}
 	announced = [2]net.Addr{node.Addr(), node.Addr()}
-	tgt := check.Must(parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{}))(t)
+	tgt := check.Must(new(Session).Open(t.Context(), parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit), Prompt{}))(t)
 	defer tgt.Close()
 	rdb, _, err := tgt.Writer()
 	check.NoError(t, err)
@@ -199,13 +210,18 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	}
 	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
 	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }
-	args, _, err := c.Child(t.Context(), "10.0.0.1:6379", 0)
+	r := check.Must(c.Resolve())(t)
+	args, _, err := r.Child(t.Context(), "10.0.0.1:6379", 0)
 	got := short(args)
 	check.True(t, err == nil && got == "-u rediss://10.0.0.1:6379 --timeout 2s "+want, "a child: %s, %v", got, err)
-	got = short(c.RedisCLI())
+	got = short(r.RedisCLI())
 	check.True(t, got == "--tls "+want, "redis-cli: %s", got)
-	got, err = c.Line()
-	check.True(t, err == nil && got == "--context prod", "an alert: %s, %v", got, err)
+	got = r.Line()
+	check.True(t, got == "--context prod", "an alert: %s", got)
+	c = parsed(t, "--context", "prod", "--sentinel-tls=false") // Sentinels without TLS do not refuse the options of the servers
+	c.use(Context{Name: "prod", URL: "rediss://", Sentinels: []string{"10.0.0.1"}, CACert: ca})
+	r = check.Must(c.Resolve())(t)
+	check.True(t, check.Must(r.options(r.sentinels[0]))(t).TLSConfig == nil && r.seeds[0].tls, "a Sentinel: %+v", r)
 }
 
 func TestTheHintToHideAFileIsACommand(t *testing.T) {
@@ -220,4 +236,19 @@ func TestTheHintToHideAFileIsACommand(t *testing.T) {
 		got := chmodHint(path)
 		check.True(t, got == want, "%q: %q, want %q", path, got, want)
 	}
+}
+
+// A container from scratch has no certificate authorities. The test runs itself in such a surrounding.
+func TestAConnectionWithTLSHasCertificateAuthoritiesOfItsOwn(t *testing.T) {
+	const none = "/nonexistent"
+	if os.Getenv("SSL_CERT_FILE") == none {
+		check.Must(new(tlsFlags).config())(t)
+		pool := check.Must(x509.SystemCertPool())(t)
+		check.True(t, !pool.Equal(x509.NewCertPool()), "there are no authorities")
+		return
+	}
+	self := exec.Command(check.Must(os.Executable())(t), "-test.run=^"+t.Name()+"$")
+	self.Env = append(os.Environ(), "SSL_CERT_FILE="+none, "SSL_CERT_DIR="+none)
+	out, err := self.CombinedOutput()
+	check.True(t, err == nil, "%v: %s", err, out)
 }

@@ -8,31 +8,12 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// openDebug opens the file of --debug, once. Its lines have the names of commands, and neither
-// keys nor values nor passwords.
-func (c *Flags) openDebug() error {
-	if c.debugFile == "" || c.debug != nil {
-		return nil
-	}
-	file, err := os.OpenFile(c.debugFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return usagef("", "--debug: %w", err)
-	}
-	c.debug = slog.New(slog.NewJSONHandler(file, nil)).With("pid", os.Getpid())
-	if info, ok := debug.ReadBuildInfo(); ok {
-		c.debug.Info("start", "version", info.Main.Version, "go", info.GoVersion)
-	}
-	return nil
-}
 
 // debugHook writes a line for each connection and each request of a client.
 type debugHook struct {

@@ -17,34 +17,51 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// inCluster returns a function that finds the masters of seed's cluster. If
-// replicas is true, the function prefers one replica of each master.
-func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context.Context, *servers) ([]endpoint, error) {
-	return func(ctx context.Context, v *servers) ([]endpoint, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		ask := []endpoint{seed}
-		for _, e := range v.endpoints() {
-			if e != seed {
-				ask = append(ask, e)
-			}
-		}
-		return firstAnswer(ask, func(e endpoint) ([]endpoint, error) {
-			rdb, err := v.client(e)
-			if err != nil {
-				return nil, err
-			}
-			// Servers before 7.0 do not know CLUSTER SHARDS.
-			slots, err := rdb.ClusterSlots(ctx).Result()
-			switch {
-			case err == nil:
-				return withImporters(nodesOf(slots, e, replicas), rdb.ClusterNodes(ctx).Val(), e), nil
-			case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
-				return nil, usagef("leave out --cluster", "the server at %s is no part of a cluster", e)
-			}
-			return nil, err
-		})
+// locator finds servers. v are the connections so far.
+type locator func(ctx context.Context, v *servers) ([]endpoint, error)
+
+// locator returns what finds the servers of r.
+func (r *Resolved) locator() locator {
+	locate := func(context.Context, *servers) ([]endpoint, error) { return r.seeds, nil }
+	switch r.mode {
+	case "cluster":
+		locate = r.inCluster
+	case "sentinel":
+		locate = r.bySentinel
 	}
+	if r.allDatabases {
+		return inAllDatabases(locate)
+	}
+	return locate
+}
+
+// inCluster finds the masters of the seed's cluster, or a replica of each if replicas are
+// preferred.
+func (r *Resolved) inCluster(ctx context.Context, v *servers) ([]endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	seed := r.seeds[0]
+	ask := []endpoint{seed}
+	for _, e := range v.endpoints() {
+		if e != seed {
+			ask = append(ask, e)
+		}
+	}
+	return firstAnswer(ask, func(e endpoint) ([]endpoint, error) {
+		rdb, err := v.client(e)
+		if err != nil {
+			return nil, err
+		}
+		// Servers before 7.0 do not know CLUSTER SHARDS.
+		slots, err := rdb.ClusterSlots(ctx).Result()
+		switch {
+		case err == nil:
+			return withImporters(nodesOf(slots, e, r.preferReplica), rdb.ClusterNodes(ctx).Val(), e), nil
+		case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
+			return nil, usagef("leave out --cluster", "the server at %s is no part of a cluster", e)
+		}
+		return nil, err
+	})
 }
 
 // withImporters adds the masters without slots, because a slot migration may move
@@ -87,22 +104,22 @@ func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoin
 	return all
 }
 
-// bySentinel returns a function that finds the master by its name in the Sentinels,
-// or one of its replicas if the flags prefer replicas.
-func (c *Flags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
-	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
-		at, err := c.askSentinels(ctx, c.preferReplica)
-		like.network, like.addr = "tcp", at
-		return []endpoint{like}, err
-	}
+// bySentinel finds the master by its name in the Sentinels, or one of its replicas if replicas
+// are preferred.
+func (r *Resolved) bySentinel(ctx context.Context, _ *servers) ([]endpoint, error) {
+	e := r.seeds[0]
+	var err error
+	e.network = "tcp"
+	e.addr, err = r.askSentinels(ctx, r.preferReplica)
+	return []endpoint{e}, err
 }
 
 // askSentinels asks all Sentinels for the address of the master, or of a replica if there
 // is one.
-func (c *Flags) askSentinels(ctx context.Context, replica bool) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (r *Resolved) askSentinels(ctx context.Context, replica bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	return firstAnswer(c.sentinelAddresses(), func(addr string) (string, error) { return c.askSentinel(ctx, addr, replica) })
+	return firstAnswer(r.sentinels, func(e endpoint) (string, error) { return r.askSentinel(ctx, e, replica) })
 }
 
 // sentinelError is the reason why a Sentinel does not give the master's address.
@@ -122,30 +139,30 @@ func (e *sentinelError) Error() string {
 func (e *sentinelError) Unwrap() error { return e.err }
 
 // askSentinel asks one Sentinel for the address of the master, or of a replica.
-func (c *Flags) askSentinel(ctx context.Context, addr string, replica bool) (string, error) {
-	sentinel, err := sentinelAt(c, addr)
+func (r *Resolved) askSentinel(ctx context.Context, e endpoint, replica bool) (string, error) {
+	sentinel, err := r.sentinel(e)
 	if err != nil {
 		return "", err
 	}
 	defer sentinel.Close()
-	master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+	master, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return "", usagef("", "the Sentinel at %s knows no master %q", addr, c.master)
+		return "", usagef("", "the Sentinel at %s knows no master %q", e.addr, r.master)
 	case err != nil:
-		return "", &sentinelError{addr, err}
+		return "", &sentinelError{e.addr, err}
 	}
 	if replica {
-		if at, ok := replicaOf(ctx, sentinel, c.master); ok {
+		if at, ok := replicaOf(ctx, sentinel, r.master); ok {
 			return at, nil
 		}
 	}
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// sentinelAt returns a client of a Sentinel.
-func sentinelAt(c *Flags, addr string) (*redis.SentinelClient, error) {
-	o, err := optionsOf(c, endpoint{network: "tcp", addr: addr, user: c.sentinelUser, pass: c.sentinelPassword(), tls: c.sentinelsUseTLS()})
+// sentinel returns a client of a Sentinel.
+func (r *Resolved) sentinel(e endpoint) (*redis.SentinelClient, error) {
+	o, err := r.options(e)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +188,7 @@ func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master strin
 // inAllDatabases returns a function that finds the databases in use on the servers
 // of locate. A database that was in use remains in the list, also on the server that
 // takes the place of its server: its locks are missing there.
-func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) func(context.Context, *servers) ([]endpoint, error) {
+func inAllDatabases(locate locator) locator {
 	return func(ctx context.Context, v *servers) ([]endpoint, error) {
 		found, err := locate(ctx, v)
 		if err != nil {
@@ -226,7 +243,7 @@ const locateEvery = 2 * time.Second
 // a Sentinel. It is safe for concurrent use.
 type servers struct {
 	connect func(endpoint) (inspect.Client, error)
-	locate  func(context.Context, *servers) ([]endpoint, error)
+	locate  locator
 
 	mu      sync.Mutex
 	clients map[endpoint]inspect.Client

@@ -39,30 +39,23 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 	if ours, ok := errors.AsType[*Error](err); ok {
 		return ours // without the text that go-redis adds to an error of the password command
 	}
-	f := &Error{}
 	said, fromServer := errors.AsType[redis.Error](err)
 	late, network := errors.AsType[net.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {
-		f.Err, f.Hint = asked, hintForSentinel(asked.err)
-		return f
+		return &Error{Err: asked, Hint: hintForSentinel(asked.err)}
 	}
 	if strings.HasPrefix(err.Error(), "redis: can't parse") {
-		f.Err = fmt.Errorf("connect %s: the server does not speak the protocol of Redis", e)
-		f.Hint = "is that the right port?"
-		return f
+		return &Error{Err: fmt.Errorf("connect %s: the server does not speak the protocol of Redis", e), Hint: "is that the right port?"}
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		f.Err = err
-		return f
+		return &Error{Err: err}
 	case fromServer:
 		err = said
 	case network && late.Timeout():
 		err = &noAnswerError{within: timeout, err: err}
 	}
-	f.Err = fmt.Errorf("connect %s: %w", e, err)
-	f.Hint = hintFor(e, err)
-	return f
+	return &Error{Err: fmt.Errorf("connect %s: %w", e, err), Hint: hintFor(e, err)}
 }
 
 // noAnswerError is the error of a server that does not answer in time.

@@ -17,12 +17,12 @@ import (
 // single server. Close closes the client.
 func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) error, err error) {
 	nodes := t.servers.endpoints()
-	o, err := optionsOf(&t.flags, nodes[0])
+	o, err := t.options(nodes[0])
 	if err != nil {
 		return nil, nil, err
 	}
-	switch {
-	case t.flags.cluster:
+	switch t.mode {
+	case "cluster":
 		all := &redis.ClusterOptions{
 			Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
 			Dialer: o.Dialer, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
@@ -33,8 +33,8 @@ func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) er
 		}
 		cluster := redis.NewClusterClient(all)
 		rdb, failover = cluster, clusterFailover(cluster)
-	case len(t.flags.sentinels) > 0:
-		rdb, failover = followMaster(&t.flags, o), t.flags.failover
+	case "sentinel":
+		rdb, failover = t.followMaster(o), t.failover
 	default:
 		return t.Client, nil, nil
 	}
@@ -45,19 +45,15 @@ func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) er
 // followMaster returns a client that dials the master that the Sentinels name. go-redis'
 // failover client cannot use TLS for only the Sentinels or only the servers, and panics
 // with credentials that change.
-func followMaster(c *Flags, o *redis.Options) *redis.Client {
-	dial := o.Dialer
-	if dial == nil {
-		dial = redis.NewDialer(o)
-	}
+func (r *Resolved) followMaster(o *redis.Options) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: "master " + c.master,
+		Addr: "master " + r.master,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			addr, err := c.askSentinels(ctx, false)
+			addr, err := r.askSentinels(ctx, false)
 			if err != nil {
 				return nil, err
 			}
-			return dial(ctx, "tcp", addr)
+			return o.Dialer(ctx, "tcp", addr)
 		},
 		DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
@@ -84,25 +80,25 @@ func (t *Target) Remote(ctx context.Context) (string, error) {
 // announced returns the nodes of the cluster, or the master and the replicas that the
 // Sentinels watch, and the name of either. A single server announces none.
 func (t *Target) announced(ctx context.Context) (where []endpoint, of string, err error) {
-	switch {
-	case len(t.flags.sentinels) > 0:
+	switch t.mode {
+	case "sentinel":
 		of = "the set that the Sentinels watch"
-		where, err = t.flags.announced(ctx, t.seed)
-	case t.flags.cluster:
+		where, err = t.watched(ctx)
+	case "cluster":
 		of = "the cluster"
 		where, err = t.servers.where(ctx)
 	}
 	if err != nil {
-		err = noConnection(t.seed, err, t.Timeout)
+		err = noConnection(t.seeds[0], err, t.Timeout)
 	}
 	return where, of, err
 }
 
 // withSentinel calls f for each Sentinel in turn until f returns nil.
-func withSentinel(c *Flags, f func(*redis.SentinelClient) error) error {
+func (r *Resolved) withSentinel(f func(*redis.SentinelClient) error) error {
 	var errs []error
-	for _, addr := range c.sentinelAddresses() {
-		sentinel, err := sentinelAt(c, addr)
+	for _, e := range r.sentinels {
+		sentinel, err := r.sentinel(e)
 		if err != nil {
 			return err
 		}
@@ -111,28 +107,29 @@ func withSentinel(c *Flags, f func(*redis.SentinelClient) error) error {
 		if err == nil {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", addr, err))
+		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", e.addr, err))
 	}
 	return errors.Join(errs...)
 }
 
-// announced returns the addresses of the master and its replicas from the Sentinels.
+// watched returns the addresses of the master and its replicas from the Sentinels.
 // A failover may make any of them the master of the load.
-func (c *Flags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
+func (r *Resolved) watched(ctx context.Context) (all []endpoint, err error) {
+	like := r.seeds[0]
 	like.network = "tcp"
-	err = withSentinel(c, func(sentinel *redis.SentinelClient) error {
-		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+	err = r.withSentinel(func(sentinel *redis.SentinelClient) error {
+		master, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
 		if err != nil {
 			return err
 		}
-		replicas, err := sentinel.Replicas(ctx, c.master).Result()
+		replicas, err := sentinel.Replicas(ctx, r.master).Result()
 		if err != nil {
 			return err
 		}
 		like.addr = net.JoinHostPort(master[0], master[1])
 		all = []endpoint{like}
-		for _, r := range replicas {
-			like.addr = net.JoinHostPort(r["ip"], r["port"])
+		for _, one := range replicas {
+			like.addr = net.JoinHostPort(one["ip"], one["port"])
 			all = append(all, like)
 		}
 		return nil
@@ -144,17 +141,17 @@ func (c *Flags) announced(ctx context.Context, like endpoint) (all []endpoint, e
 const failoverPoll = 20 * time.Millisecond
 
 // failover makes the Sentinels promote a replica.
-func (c *Flags) failover(ctx context.Context) error {
-	return withSentinel(c, func(sentinel *redis.SentinelClient) error {
-		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+func (r *Resolved) failover(ctx context.Context) error {
+	return r.withSentinel(func(sentinel *redis.SentinelClient) error {
+		before, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
 		if err == nil {
-			err = sentinel.Failover(ctx, c.master).Err()
+			err = sentinel.Failover(ctx, r.master).Err()
 		}
 		if err != nil {
 			return err
 		}
 		for {
-			now, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+			now, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
 			if err == nil && (now[0] != before[0] || now[1] != before[1]) {
 				return nil
 			}

@@ -5,11 +5,9 @@ package connect
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,12 +27,10 @@ type Flags struct {
 	passwordFlags
 	db database
 	topologyFlags
-	ssh       string  // host that reaches the servers; "": none is needed
-	tunnel    *tunnel // nil: none is open
+	ssh       string // host that reaches the servers; "": none is needed
 	security  tlsFlags
 	timeout   time.Duration
 	debugFile string
-	debug     *slog.Logger // nil: none is open
 
 	elsewhere bool                    // see Elsewhere
 	permit    func(addr string) error // see Only; nil: every address is permitted
@@ -55,7 +51,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
 	c.passwordFlags.addTo(set)
 	set.StringVar(&c.user, "user", "", "ACL user `name`")
-	set.VarP(&c.db, "db", "n", "database `number`, or all")
+	set.FuncP("db", "n", "database `number`, or all", c.db.Set)
 	c.security.addTo(set)
 	c.topologyFlags.addTo(set)
 	set.StringVar(&c.ssh, "ssh", "", "`[user@]host` from which to reach the servers, with the ssh of this machine")
@@ -69,7 +65,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 // that has it.
 func (c *Flags) WithURL(origin, url string) *Flags {
 	other := c.set("url")
-	other.origin, other.url, other.redlock = origin, url, nil
+	other.origin, other.url, other.Redlock = origin, url, nil
 	return other
 }
 
@@ -84,14 +80,14 @@ func (c *Flags) WithContext(name string) *Flags {
 // certificates and the time-out of c. Everything else comes from url, the value of the flag origin:
 // the password of one server never goes to another.
 func (c *Flags) Elsewhere(origin, url string) *Flags {
-	other := &Flags{origin: origin, url: url, security: c.security, timeout: c.timeout, debugFile: c.debugFile, debug: c.debug, elsewhere: true}
+	other := &Flags{origin: origin, url: url, security: c.security, timeout: c.timeout, debugFile: c.debugFile, elsewhere: true}
 	other.security.tls = false
 	other.given = func(flag string) bool { return flag == "url" }
 	return other
 }
 
 // Only returns a copy of the flags that connects to no address, host:port, for which permit
-// returns an error, also if a cluster or a Sentinel announces it. [Flags.Open] then returns
+// returns an error, also if a cluster or a Sentinel announces it. [Session.Open] then returns
 // this error.
 func (c *Flags) Only(permit func(addr string) error) *Flags {
 	other := *c
@@ -102,20 +98,14 @@ func (c *Flags) Only(permit func(addr string) error) *Flags {
 // AsCluster returns a copy of the flags with --cluster.
 func (c *Flags) AsCluster() *Flags {
 	other := c.set("cluster")
-	other.cluster = true
+	other.Cluster = true
 	return other
 }
-
-// Cluster reports whether --cluster is set.
-func (c *Flags) Cluster() bool { return c.cluster }
-
-// Sentinel reports whether --sentinel is set.
-func (c *Flags) Sentinel() bool { return len(c.sentinels) > 0 }
 
 // Server returns the host:port and the database of the flags. It returns an error if they
 // name a unix socket.
 func (c *Flags) Server() (addr string, db int, err error) {
-	e, err := c.resolve()
+	e, err := c.endpoint()
 	if err != nil {
 		return "", 0, err
 	}
@@ -144,15 +134,6 @@ func (c *Flags) set(name string) *Flags {
 
 // AllDatabases reports whether --db is "all".
 func (c *Flags) AllDatabases() bool { return c.db.all }
-
-// Redlock returns the addresses or URLs of the servers of a Redlock, nil if the flags name none.
-func (c *Flags) Redlock() []string { return c.redlock }
-
-// PrefersReplicas reports whether replicas are read.
-func (c *Flags) PrefersReplicas() bool { return c.preferReplica }
-
-// UseMasters makes the flags ignore --prefer-replica: what will be changed is read where it is changed.
-func (c *Flags) UseMasters() { c.preferReplica = false }
 
 // addressGiven reports whether a flag names the address of a server.
 func (c *Flags) addressGiven() bool {
@@ -187,51 +168,47 @@ func (d *database) Set(s string) error {
 	return nil
 }
 
-// Type returns the name of the type for error messages.
-func (d *database) Type() string { return "database" }
-
 // topologyFlags holds the flags that turn one address into several servers.
 type topologyFlags struct {
-	cluster                    bool
-	sentinels                  []string
+	Cluster                    bool
+	Sentinels                  []string // addresses, with or without a port
 	master                     string
 	sentinelUser, sentinelPass string
 	sentinelTLS                optional // not set: as the servers
-	redlock                    []string
-	preferReplica              bool
+	Redlock                    []string // addresses or URLs of the servers
+	PreferReplica              bool
 }
 
 func (s *topologyFlags) addTo(set *pflag.FlagSet) {
-	set.BoolVar(&s.cluster, "cluster", false, "connect to all masters of the server's cluster")
-	set.StringSliceVar(&s.sentinels, "sentinel", nil, "`address` of a Sentinel, which names the master; may be repeated")
+	set.BoolVar(&s.Cluster, "cluster", false, "connect to all masters of the server's cluster")
+	set.StringSliceVar(&s.Sentinels, "sentinel", nil, "`address` of a Sentinel, which names the master; may be repeated")
 	set.StringVar(&s.master, "master", "mymaster", "`name` of the master in the configuration of the Sentinels")
 	set.StringVar(&s.sentinelUser, "sentinel-user", "", "ACL user `name` at the Sentinels")
 	set.StringVar(&s.sentinelPass, "sentinel-pass", "", "`password` of the Sentinels; LOCKTOP_SENTINEL_PASS is not in the process list")
-	set.Var(&s.sentinelTLS, "sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)")
-	set.Lookup("sentinel-tls").NoOptDefVal = "true"
-	set.StringSliceVar(&s.redlock, "redlock", nil, "`address` or URL of one of the independent servers with Redlocks; may be repeated")
-	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older. Actions read and change the masters")
+	set.BoolFunc("sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)", s.sentinelTLS.Set)
+	set.StringSliceVar(&s.Redlock, "redlock", nil, "`address` or URL of one of the independent servers with Redlocks; may be repeated")
+	set.BoolVar(&s.PreferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older. Actions read and change the masters")
 }
 
 // checkTopology returns an error for flags that contradict each other.
 func (c *Flags) checkTopology() error {
 	s := &c.topologyFlags
 	switch {
-	case s.cluster && len(s.sentinels) > 0, s.cluster && len(s.redlock) > 0, len(s.sentinels) > 0 && len(s.redlock) > 0:
+	case s.Cluster && len(s.Sentinels) > 0, s.Cluster && len(s.Redlock) > 0, len(s.Sentinels) > 0 && len(s.Redlock) > 0:
 		return usagef("", "--cluster, --sentinel and --redlock exclude each other")
-	case c.addressGiven() && len(s.sentinels) > 0:
+	case c.addressGiven() && len(s.Sentinels) > 0:
 		return usagef("", "--sentinel already says where: leave out --url, --host, --port and --socket")
-	case c.addressGiven() && len(s.redlock) > 0 && !slices.Contains(s.redlock, c.url):
+	case c.addressGiven() && len(s.Redlock) > 0 && !slices.Contains(s.Redlock, c.url):
 		return usagef("", "--redlock already says where: leave out --url, --host, --port and --socket")
 	case c.given("sentinel-pass") && s.sentinelPass == "":
 		return usagef("is its shell variable set?", "--sentinel-pass is empty")
 	case s.sentinelUser != "" && c.sentinelPassword() == "":
 		return usagef("--sentinel-pass, LOCKTOP_SENTINEL_PASS, or sentinel_pass of a context", "--sentinel-user without a password")
-	case s.preferReplica && !s.cluster && len(s.sentinels) == 0:
+	case s.PreferReplica && !s.Cluster && len(s.Sentinels) == 0:
 		return usagef("", "--prefer-replica needs --cluster or --sentinel, which know the replicas")
 	}
 	for _, name := range []string{"master", "sentinel-user", "sentinel-pass", "sentinel-tls"} {
-		if c.given(name) && len(s.sentinels) == 0 {
+		if c.given(name) && len(s.Sentinels) == 0 {
 			return usagef("as in --sentinel 10.0.0.1:26379 --master orders", "--%s without --sentinel", name)
 		}
 	}
@@ -240,14 +217,6 @@ func (c *Flags) checkTopology() error {
 
 // optional is the value of a flag that is true, false or not set.
 type optional struct{ set, on bool }
-
-// String returns the value as the flag accepts it; "" if it is not set.
-func (o *optional) String() string {
-	if !o.set {
-		return ""
-	}
-	return strconv.FormatBool(o.on)
-}
 
 // Set parses the value of the flag.
 func (o *optional) Set(s string) error {
@@ -259,9 +228,6 @@ func (o *optional) Set(s string) error {
 	return nil
 }
 
-// Type returns the name of the type for error messages.
-func (o *optional) Type() string { return "bool" }
-
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (o *optional) UnmarshalYAML(n *yaml.Node) error {
 	o.set = true
@@ -271,37 +237,4 @@ func (o *optional) UnmarshalYAML(n *yaml.Node) error {
 // sentinelPassword returns the password of the Sentinels; "" if they have none.
 func (s *topologyFlags) sentinelPassword() string {
 	return cmp.Or(s.sentinelPass, os.Getenv("LOCKTOP_SENTINEL_PASS"))
-}
-
-// sentinelsUseTLS reports whether the connections to the Sentinels use TLS.
-func (c *Flags) sentinelsUseTLS() bool {
-	if c.sentinelTLS.set {
-		return c.sentinelTLS.on
-	}
-	return c.security.tls || c.of.has("url") && strings.HasPrefix(c.url, "rediss:")
-}
-
-// sentinelAddresses returns the addresses of the Sentinels, with the default port
-// if an address has none.
-func (s *topologyFlags) sentinelAddresses() []string {
-	all := make([]string, len(s.sentinels))
-	for i, addr := range s.sentinels {
-		all[i] = withPort(addr, "26379")
-	}
-	return all
-}
-
-// mode returns how the servers belong together; "" means one server, or a mode that
-// the server reports.
-func (s *topologyFlags) mode() string {
-	switch {
-	case s.cluster:
-		return "cluster"
-	case len(s.sentinels) > 0:
-		return "sentinel"
-	case len(s.redlock) > 0:
-		return "redlock"
-	default:
-		return ""
-	}
 }

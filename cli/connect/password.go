@@ -18,10 +18,7 @@ import (
 )
 
 // passwordFlags says where a password that may change comes from.
-type passwordFlags struct {
-	command, file string
-	secret        *secret // nil before AskPassword, or if the password does not change
-}
+type passwordFlags struct{ command, file string }
 
 func (s *passwordFlags) addTo(set *pflag.FlagSet) {
 	set.StringVar(&s.command, "password-command", "", "`command` that prints the password, or JSON; each new connection runs it")
@@ -31,58 +28,39 @@ func (s *passwordFlags) addTo(set *pflag.FlagSet) {
 // passwordWays are the flags that give a password.
 var passwordWays = []string{"pass", "askpass", "password-command", "password-file"}
 
-// passwordSource returns the command or the file of the password, and the flag or the key
-// of the context that names it. A flag with a password replaces those of the context.
-func (c *Flags) passwordSource() (origin, command, file string) {
+// source is where a password that may change comes from: a command or a file, and the flag or the
+// key of the context that names it. The zero value is none.
+type source struct{ origin, command, file string }
+
+// passwordSource returns the source of the password. A flag with a password replaces those of the
+// context.
+func (c *Flags) passwordSource() source {
 	switch {
 	case c.given("password-command"), c.of.has("password-command"):
-		return c.of.origin("password-command"), c.command, ""
+		return source{origin: c.of.origin("password-command"), command: c.command}
 	case c.given("password-file"), c.of.has("password-file"):
-		return c.of.origin("password-file"), "", c.file
+		return source{origin: c.of.origin("password-file"), file: c.file}
 	}
-	return "", "", ""
+	return source{}
 }
 
 // rotates reports whether the password comes from a command or a file.
-func (c *Flags) rotates() bool {
-	origin, _, _ := c.passwordSource()
-	return origin != ""
-}
+func (c *Flags) rotates() bool { return c.passwordSource() != source{} }
 
 // Interactive reports whether to connect may ask the user, or run a program.
 func (c *Flags) Interactive() bool { return c.askPass || c.rotates() || c.ssh != "" }
 
-// AskPassword asks for the password if --askpass is set, and clears that flag. It asks the
-// command or the file that has the password for the first time. Open does so by itself.
-func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
+// checkPassword returns an error for two flags that give a password.
+func (c *Flags) checkPassword() error {
 	var given []string
 	for _, way := range passwordWays {
 		if c.given(way) {
 			given = append(given, "--"+way)
 		}
 	}
-	origin, command, file := c.passwordSource()
-	switch {
-	case len(given) > 1:
+	if len(given) > 1 {
 		return usagef("", "%s and %s contradict each other", given[0], given[1])
-	case c.askPass:
-		pass, err := p.password(ctx)
-		c.pass, c.askPass = pass, false
-		return err
-	case origin == "" || c.secret != nil:
-		return nil
 	}
-	s := fileSecret(origin, file)
-	if file == "" {
-		var err error
-		if s, err = commandSecret(origin, command); err != nil {
-			return err
-		}
-	}
-	if err := s.check(ctx); err != nil {
-		return err
-	}
-	c.secret = s
 	return nil
 }
 
@@ -151,10 +129,6 @@ func (p Prompt) firstLine() (string, error) {
 // othersCanChange reports whether a regular file can be changed by users other than its
 // owner.
 func othersCanChange(info os.FileInfo) bool { return permits(info, 0o022) }
-
-// allCanRead reports whether a regular file can be read by every user of this machine. A
-// file for a group is not one: Kubernetes and ssl-cert of Debian have keys for a group.
-func allCanRead(info os.FileInfo) bool { return permits(info, 0o004) }
 
 // permits reports whether the mode of a regular file has any of the bits. Windows has none.
 func permits(info os.FileInfo, bits fs.FileMode) bool {

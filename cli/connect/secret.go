@@ -48,26 +48,23 @@ type secret struct {
 	timer     *time.Timer                         // asks at next; nil: it is not armed
 }
 
-// commandSecret returns the secret that a command prints. The command runs without a
-// shell and without input.
-func commandSecret(origin, line string) (*secret, error) {
-	words, err := shell.Split(line)
+// newSecret returns the secret that a command prints, without a shell and without input, or the one
+// in a file. It refuses a file that others can change.
+func newSecret(from source) (*secret, error) {
+	s := &secret{origin: from.origin, listeners: make(map[auth.CredentialsListener]string)}
+	if from.file != "" {
+		s.read = func(context.Context) ([]byte, error) { return readPrivate(from.file) }
+		return s, nil
+	}
+	words, err := shell.Split(from.command)
 	if err == nil && len(words) == 0 {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
-		return nil, usagef("like 'pass show redis/prod'", "%s is no command: %w", origin, err)
+		return nil, usagef("like 'pass show redis/prod'", "%s is no command: %w", from.origin, err)
 	}
-	return newSecret(origin, secretReuse, func(ctx context.Context) ([]byte, error) { return output(ctx, words) }), nil
-}
-
-// fileSecret returns the secret in a file. It refuses a file that others can change.
-func fileSecret(origin, path string) *secret {
-	return newSecret(origin, 0, func(context.Context) ([]byte, error) { return readPrivate(path) })
-}
-
-func newSecret(origin string, reuse time.Duration, read func(context.Context) ([]byte, error)) *secret {
-	return &secret{origin: origin, reuse: reuse, read: read, listeners: make(map[auth.CredentialsListener]string)}
+	s.reuse, s.read = secretReuse, func(ctx context.Context) ([]byte, error) { return output(ctx, words) }
+	return s, nil
 }
 
 // output runs a command and returns its stdout. An error has the first line of its
@@ -247,14 +244,6 @@ func (s *secret) now(ctx context.Context) (credentials, error) {
 		return now, nil
 	}
 	return s.ask(ctx, nil)
-}
-
-// check asks for the first time. It returns the error that a new connection would get.
-func (s *secret) check(ctx context.Context) error {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	_, err := s.ask(ctx, nil)
-	return err
 }
 
 // userSecret is a secret for the connections of one user. It implements

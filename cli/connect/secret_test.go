@@ -68,14 +68,15 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), []string{}
 		var failing atomic.Bool
-		s := newSecret("--password-command", secretReuse, func(context.Context) ([]byte, error) {
+		s := &secret{origin: "--password-command", reuse: secretReuse, listeners: make(map[auth.CredentialsListener]string)}
+		s.read = func(context.Context) ([]byte, error) {
 			at := time.Since(began)
 			asked = append(asked, at.String())
 			if failing.Load() {
 				return nil, errors.New("no network")
 			}
 			return fmt.Appendf(nil, `{"password":"pw-%d","expires_at":%q}`, len(asked), time.Now().Add(time.Hour).Format(time.RFC3339Nano)), nil
-		})
+		}
 		var one, two told
 		now, unsubscribe, err := userSecret{s, "ann"}.Subscribe(&one)
 		check.Require(t, err == nil && now.RawCredentials() == "ann:pw-1", "%v %v", now, err)
@@ -111,7 +112,7 @@ func TestANewPasswordIsToldToTheOtherConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	write := func(pass string) { check.NoError(t, os.WriteFile(path, []byte(pass+"\n"), 0o600)) }
 	write("old")
-	s := fileSecret("--password-file", path)
+	s := check.Must(newSecret(source{origin: "--password-file", file: path}))(t)
 	var one, two told
 	now, _, err := userSecret{s, ""}.Subscribe(&one)
 	check.Require(t, err == nil && now.RawCredentials() == ":old", "%v %v", now, err)
@@ -131,9 +132,9 @@ func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
 		`'`:                                                                   "--password-command is no command: a quote has no end",
 		` `:                                                                   "--password-command is no command: it is empty",
 	} {
-		s, err := commandSecret("--password-command", line)
+		s, err := newSecret(source{origin: "--password-command", command: line})
 		if err == nil {
-			err = s.check(t.Context())
+			_, err = s.now(t.Context())
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") || strings.Contains(err.Error(), "c4nary") {
 			t.Errorf("%s: %v, want %s", line, err, want)
@@ -141,8 +142,8 @@ func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	s, err := commandSecret("--password-command", "sleep 60")
+	s, err := newSecret(source{origin: "--password-command", command: "sleep 60"})
 	check.NoError(t, err)
-	err = s.check(ctx)
+	_, err = s.now(ctx)
 	check.True(t, errors.Is(err, context.Canceled), "a cancelled command ends with %v", err)
 }

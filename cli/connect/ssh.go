@@ -93,8 +93,11 @@ func sshError(err error, text string) error {
 	return errors.New(widget.Plain(reason))
 }
 
-// close ends the master connection.
-func (t *tunnel) close() {
+// leave ends the master connection when its last user leaves.
+func (t *tunnel) leave() {
+	if t.uses.Add(-1) > 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = t.command(ctx, "-O", "exit").Run() // otherwise it ends after sshPersist

@@ -26,12 +26,40 @@ type Target struct {
 	Timeout time.Duration    // longest wait for a connection or a reply
 	Cluster *inspect.Cluster // nil if the servers are not a cluster
 
-	flags   Flags
-	seed    endpoint
+	*Resolved
 	servers *servers
 
 	mu      sync.Mutex
-	closers []func() // what Close does before it closes the clients
+	closers []func() // what Close does, the last one first
+}
+
+// newTarget returns the target with the servers of r, none of which has been asked yet.
+func newTarget(r *Resolved) *Target {
+	seed, title := r.seeds[0], r.Name()
+	if r.security.insecure {
+		title += " (certificate not verified)"
+	}
+	t := &Target{
+		Title:    title,
+		Many:     r.mode != "" || r.allDatabases,
+		Multi:    inspect.MultiOptions{Mode: r.mode, Redlock: len(r.seeds) > 1},
+		Timeout:  r.timeout,
+		Resolved: r,
+		servers:  &servers{connect: r.client, locate: r.locator(), clients: make(map[endpoint]inspect.Client)},
+	}
+	if r.tunnel != nil {
+		t.Title += " through " + r.tunnel.host
+		t.onClose(r.tunnel.leave)
+	}
+	t.onClose(t.servers.close)
+	if r.mode == "cluster" {
+		t.Cluster = inspect.NewCluster(func(addr string) (inspect.Client, error) {
+			e := seed
+			e.network, e.addr = "tcp", addr
+			return t.servers.client(e)
+		})
+	}
+	return t
 }
 
 // Sources returns a function that lists the servers with their sources. It closes the
@@ -83,7 +111,7 @@ func (t *Target) Sources(start func(rdb inspect.Client, addr string, db int) ins
 
 // Source returns the source of the only server, from start. Close closes it.
 func (t *Target) Source(start func(rdb inspect.Client, addr string, db int) inspect.Source) inspect.Source {
-	source := start(t.Client, t.seed.addr, t.DB)
+	source := start(t.Client, t.seeds[0].addr, t.DB)
 	if c, ok := source.(interface{ Close() }); ok {
 		t.onClose(c.Close)
 	}
@@ -108,7 +136,7 @@ func (t *Target) Answers(ctx context.Context, rdb inspect.Client) error {
 }
 
 // User returns the ACL user of the connections.
-func (t *Target) User() string { return cmp.Or(t.flags.userOf(t.seed), "default") }
+func (t *Target) User() string { return cmp.Or(t.user(t.seeds[0]), "default") }
 
 // Clients returns a client of each server, by address.
 func (t *Target) Clients(ctx context.Context) map[string]inspect.Client {
@@ -147,12 +175,12 @@ func (t *Target) Master(ctx context.Context) string {
 }
 
 // checkVotes is [Distinct] for the servers of a Redlock.
-func (t *Target) checkVotes(ctx context.Context, seeds []endpoint) error {
+func (t *Target) checkVotes(ctx context.Context) error {
 	if !t.Multi.Redlock {
 		return nil
 	}
-	addrs, clients := make([]string, len(seeds)), make([]inspect.Client, len(seeds))
-	for i, e := range seeds {
+	addrs, clients := make([]string, len(t.seeds)), make([]inspect.Client, len(t.seeds))
+	for i, e := range t.seeds {
 		addrs[i] = e.addr
 		clients[i], _ = t.servers.client(e) // ping has opened it
 	}
@@ -196,13 +224,8 @@ func (t *Target) onClose(f func()) {
 func (t *Target) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, f := range t.closers {
+	for _, f := range slices.Backward(t.closers) {
 		f()
 	}
 	t.closers = nil
-	t.servers.close()
-	if tunnel := t.flags.tunnel; tunnel != nil && tunnel.uses.Add(-1) == 0 {
-		tunnel.close()
-	}
-	t.flags.tunnel = nil
 }

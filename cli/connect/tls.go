@@ -5,8 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"sync"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 // tlsFlags holds the values of the TLS flags. A context gives those that no flag gives.
@@ -39,15 +41,35 @@ func (s *tlsFlags) checkUnused(given func(flag string) bool) error {
 	return nil
 }
 
-// config reads the files. Without cacert it trusts the authorities of the system. It
-// refuses a key that others can change.
+// addAuthorities gives the process the authorities of Mozilla if the system has none, as in a container from scratch.
+// Only a connection with TLS reads them: that takes milliseconds and megabytes.
+var addAuthorities = sync.OnceFunc(func() {
+	pool := x509.NewCertPool()
+	for root := range bundle.Roots() {
+		cert, err := x509.ParseCertificate(root.Certificate)
+		if err != nil {
+			panic(err)
+		}
+		if root.Constraint == nil {
+			pool.AddCert(cert)
+		} else {
+			pool.AddCertWithConstraint(cert, root.Constraint)
+		}
+	}
+	x509.SetFallbackRoots(pool)
+})
+
+// config reads the files. Without cacert it trusts the authorities of the system or, if it has none, those that
+// the program has. It refuses a key that others can change.
 func (s *tlsFlags) config() (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         s.sni,
 		InsecureSkipVerify: s.insecure,
 	}
-	if s.cacert != "" {
+	if s.cacert == "" {
+		addAuthorities()
+	} else {
 		pem, err := os.ReadFile(s.cacert)
 		if err != nil {
 			return nil, usagef("", "read %s: %w", s.of.origin("cacert"), err)

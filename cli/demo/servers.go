@@ -53,7 +53,7 @@ func (g *Servers) Close() {
 }
 
 func (g *Servers) startChildren(ctx context.Context, n int) error {
-	set, err := server.StartIndependent(ctx, n)
+	set, err := server.StartIndependent(ctx, n, server.ChildOptions{})
 	if err != nil {
 		return err
 	}

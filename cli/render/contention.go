@@ -10,6 +10,7 @@ import (
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 	"locktop/tui/widget"
 )
 
@@ -84,15 +85,15 @@ func classRow(c contention.Class, databases bool) []string {
 	if c.Worst != "" {
 		row[6] = fmt.Sprintf("%s %s", ShortKey(c.Worst), percent(c.WorstShare))
 	}
-	if c.Source != contention.Asked {
+	if c.Source != holds.Asked {
 		row[7], row[8] = quantile(c.P50), quantile(c.P99)
 	}
 	return row
 }
 
 // atLeast marks the figures of a rung that are lower bounds.
-func atLeast(r contention.Source) string {
-	if r == contention.Asked {
+func atLeast(r holds.Source) string {
+	if r == holds.Asked {
 		return "≥"
 	}
 	return ""
@@ -176,29 +177,29 @@ type ContentionClass struct {
 
 // ClassWaits is the waiting for the locks of a class.
 type ClassWaits struct {
-	KnownBy          contention.Source `json:"known_by"`
-	WaitersAtLeast   bool              `json:"waiters_at_least,omitzero"` // asked: of all figures
-	WaiterCountMax   int               `json:"waiter_count_max"`          // at the same time
-	WaiterCountMean  float64           `json:"waiter_count_mean"`
-	WaitedMS         int64             `json:"waited_ms"`
-	WorstHolder      *Holder           `json:"worst_holder,omitzero"`
-	WorstHolderShare float64           `json:"worst_holder_share,omitzero"` // of the waiting
-	P50MS            *int64            `json:"wait_p50_ms,omitzero"`
-	P50AtLeast       bool              `json:"wait_p50_at_least,omitzero"`
-	P99MS            *int64            `json:"wait_p99_ms,omitzero"`
-	P99AtLeast       bool              `json:"wait_p99_at_least,omitzero"`
+	KnownBy          holds.Source `json:"known_by"`
+	WaitersAtLeast   bool         `json:"waiters_at_least,omitzero"` // asked: of all figures
+	WaiterCountMax   int          `json:"waiter_count_max"`          // at the same time
+	WaiterCountMean  float64      `json:"waiter_count_mean"`
+	WaitedMS         int64        `json:"waited_ms"`
+	WorstHolder      *Holder      `json:"worst_holder,omitzero"`
+	WorstHolderShare float64      `json:"worst_holder_share,omitzero"` // of the waiting
+	P50MS            *int64       `json:"wait_p50_ms,omitzero"`
+	P50AtLeast       bool         `json:"wait_p50_at_least,omitzero"`
+	P99MS            *int64       `json:"wait_p99_ms,omitzero"`
+	P99AtLeast       bool         `json:"wait_p99_at_least,omitzero"`
 }
 
 // ContentionBlame is the waiting that a holder has caused.
 type ContentionBlame struct {
 	LockID
-	Holder        Holder            `json:"holder,omitzero"` // absent: not known
-	KnownBy       contention.Source `json:"known_by"`
-	ClientCount   int               `json:"client_count"`
-	WaitedMS      int64             `json:"waited_ms"`
-	WaitedAtLeast bool              `json:"waited_at_least,omitzero"`
-	LongestMS     int64             `json:"longest_wait_ms"`
-	Waiters       []Waiter          `json:"waiters"`
+	Holder        Holder       `json:"holder,omitzero"` // absent: not known
+	KnownBy       holds.Source `json:"known_by"`
+	ClientCount   int          `json:"client_count"`
+	WaitedMS      int64        `json:"waited_ms"`
+	WaitedAtLeast bool         `json:"waited_at_least,omitzero"`
+	LongestMS     int64        `json:"longest_wait_ms"`
+	Waiters       []Waiter     `json:"waiters"`
 }
 
 // ContentionOf returns the document for at most n classes and n holders. last is the last snapshot.
@@ -220,7 +221,7 @@ func ContentionOf(r contention.Report, last keyspace.Snapshot, n int) Contention
 	d.BlockedBy = Each(blames, func(b contention.Blame) ContentionBlame {
 		j := ContentionBlame{
 			LockID: LockIDOf(b.Lock), Holder: Holder{Label: Text(b.Holder)}, KnownBy: b.Source, ClientCount: b.Clients, WaitedMS: b.Total.Milliseconds(),
-			WaitedAtLeast: b.Source == contention.Asked, LongestMS: b.Longest.Milliseconds(), Waiters: []Waiter{},
+			WaitedAtLeast: b.Source == holds.Asked, LongestMS: b.Longest.Milliseconds(), Waiters: []Waiter{},
 		}
 		for _, w := range r.Waits {
 			if w.Lock == b.Lock && w.Holder == b.Holder {
@@ -246,12 +247,12 @@ func classOf(c contention.Class) ContentionClass {
 		return j
 	}
 	j.ClassWaits = &ClassWaits{
-		KnownBy: c.Source, WaitersAtLeast: c.Source == contention.Asked, WaiterCountMax: c.MostWaiting, WaiterCountMean: c.Blocked, WaitedMS: c.Waited.Milliseconds(),
+		KnownBy: c.Source, WaitersAtLeast: c.Source == holds.Asked, WaiterCountMax: c.MostWaiting, WaiterCountMean: c.Blocked, WaitedMS: c.Waited.Milliseconds(),
 	}
 	if c.Worst != "" {
 		j.WorstHolder, j.WorstHolderShare = &Holder{Label: Text(c.Worst)}, c.WorstShare
 	}
-	if c.Source != contention.Asked {
+	if c.Source != holds.Asked {
 		j.P50MS, j.P50AtLeast = new(c.P50.Milliseconds()), c.P50.AtLeast
 		j.P99MS, j.P99AtLeast = new(c.P99.Milliseconds()), c.P99.AtLeast
 	}

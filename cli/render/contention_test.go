@@ -10,6 +10,7 @@ import (
 	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
+	"locktop/keyspace/holds"
 )
 
 // someContention is a report with a class of each way in which the waiting is known, and one without any.
@@ -19,14 +20,14 @@ func someContention() contention.Report {
 	return contention.Report{
 		Watched: contention.Span{From: at, Until: at.Add(21 * time.Second)}, Monitored: contention.Span{From: at.Add(time.Second), Until: at.Add(3 * time.Second)},
 		Classes: []contention.Class{
-			{Name: "order:*", Locks: 2, Held: 0.67, Source: contention.Seen, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10, Worst: "worker-8", WorstShare: 0.17,
+			{Name: "order:*", Locks: 2, Held: 0.67, Source: holds.Seen, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10, Worst: "worker-8", WorstShare: 0.17,
 				P50: contention.Quantile{Duration: 153 * time.Millisecond}, P99: contention.Quantile{Duration: 711 * time.Millisecond, AtLeast: true}},
-			{Name: "job;*", Locks: 1, Held: 1, Source: contention.Asked, MostWaiting: 1, Blocked: 0.5, Waited: 10 * time.Second, Attempts: 9, Worst: "cron", WorstShare: 1},
+			{Name: "job;*", Locks: 1, Held: 1, Source: holds.Asked, MostWaiting: 1, Blocked: 0.5, Waited: 10 * time.Second, Attempts: 9, Worst: "cron", WorstShare: 1},
 			{Name: "idle:*", Locks: 3},
 		},
 		Blames: []contention.Blame{
-			{Lock: seen, Holder: "worker-8", Source: contention.Seen, Clients: 2, Total: 10 * time.Second, Longest: 700 * time.Millisecond},
-			{Lock: asked, Holder: "cron", Source: contention.Asked, Clients: 1, Total: 10 * time.Second, Longest: 10 * time.Second},
+			{Lock: seen, Holder: "worker-8", Source: holds.Seen, Clients: 2, Total: 10 * time.Second, Longest: 700 * time.Millisecond},
+			{Lock: asked, Holder: "cron", Source: holds.Asked, Clients: 1, Total: 10 * time.Second, Longest: 10 * time.Second},
 		},
 		Waits: []contention.Blocked{
 			{Lock: asked, Holder: "cron", Waited: 10 * time.Second},

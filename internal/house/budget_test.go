@@ -23,27 +23,27 @@ type room struct {
 
 // rooms are the packages that the program links.
 var rooms = map[string]room{
-	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_783, ""},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_990, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_667, ""},
-	"formats":   {[]string{"keyspace/formats"}, 5_805, ""},
-	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_721, "3,500 without an index"},
-	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_576, ""},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 13_043, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_864, "13,050 when all views read the ledger of holds"},
-	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_450, ""},
+	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_721, ""},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_915, "7,300 when all views read the ledger of holds"},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_764, ""},
+	"formats":   {[]string{"keyspace/formats"}, 5_703, ""},
+	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_653, "3,500 without an index"},
+	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_616, ""},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_960, ""},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_789, "13,050 when all views read the ledger of holds"},
+	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_329, ""},
 }
 
 // testOnly are the packages that only tests import: they count as tests.
-var testOnly = []string{"internal/check", "internal/golden", "internal/house", "internal/lockspec", "internal/servertest", "internal/testtier"}
+var testOnly = []string{"internal/check", "internal/golden", "internal/house", "internal/servertest", "internal/testtier"}
 
 // tools are packages of which no part is in the program: they make pages and pictures.
 var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_899
-	testLines    = 59_511
+	programLines = 80_450
+	testLines    = 57_822
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.

@@ -27,7 +27,7 @@ var imports = map[string][]string{
 	"cli":                      {"cli/connect", "cli/demo", "cli/render", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/holds", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/order", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":              {"internal/humanize", "internal/shell", "keyspace", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                 {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
-	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/incident", "tui/widget"},
+	"cli/render":               {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/holds", "keyspace/incident", "tui/widget"},
 	"keyspace/metrics":         {"keyspace"},
 	"keyspace/metrics/web":     {},
 	"tui":                      {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/holds", "keyspace/incident", "loadgen", "loadgen/oracle", "loadgen/witness", "tui/svg", "tui/widget"},
@@ -47,7 +47,6 @@ var imports = map[string][]string{
 	"internal/check":           {},
 	"internal/golden":          {},
 	"internal/htmlpage":        {},
-	"internal/lockspec":        {"loadgen/oracle", "lock"},
 	"internal/house":           {},
 	"internal/netfault":        {},
 	"loadgen":                  {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
@@ -82,7 +81,6 @@ var testImports = map[string][]string{
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds
-	"lock":                {"internal/lockspec"},                                                               // the simulation checks the specification
 }
 
 // guarded lists the libraries, and the clock, that only some packages may use. The clock
@@ -92,14 +90,14 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/lockspec", "internal/server", "internal/servertest", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
-	"github.com/alicebob/miniredis/v2":        {"internal/server"},
+	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "internal/servertest", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
+	"github.com/alicebob/miniredis/v2":        {"internal/server", "internal/servertest"},
 	"github.com/yuin/gopher-lua":              {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
-	"time.Now":                                {"cli", "cli/connect", "internal/lockspec", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.listClients", "tui.readStored"},
+	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.listClients", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

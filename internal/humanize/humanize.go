@@ -195,7 +195,7 @@ func parseMoment(text string, origin, last time.Time) (at time.Time, unit time.D
 	if d, err := time.ParseDuration(text); err == nil {
 		return origin.Add(d), 0, nil
 	}
-	for _, form := range momentForms() {
+	for _, form := range momentForms {
 		if at, err := time.ParseInLocation(form.layout, text, time.Local); err == nil {
 			if !form.date {
 				at = latest(at, last.Local())
@@ -206,23 +206,19 @@ func parseMoment(text string, origin, last time.Time) (at time.Time, unit time.D
 	return time.Time{}, 0, errors.New("a time is like " + MomentForms)
 }
 
-// momentForm is one form of a moment.
-type momentForm struct {
+// momentForms are the forms of a moment.
+var momentForms = []struct {
 	layout string
 	date   bool
 	unit   time.Duration
-}
-
-func momentForms() []momentForm {
-	return []momentForm{
-		{"15:04:05", false, time.Second},
-		{"15:04", false, time.Minute},
-		{"2006-01-02 15:04:05", true, time.Second},
-		{"2006-01-02 15:04", true, time.Minute},
-		{"2006-01-02T15:04:05", true, time.Second},
-		{"2006-01-02T15:04", true, time.Minute},
-		{time.RFC3339, true, time.Second},
-	}
+}{
+	{"15:04:05", false, time.Second},
+	{"15:04", false, time.Minute},
+	{"2006-01-02 15:04:05", true, time.Second},
+	{"2006-01-02 15:04", true, time.Minute},
+	{"2006-01-02T15:04:05", true, time.Second},
+	{"2006-01-02T15:04", true, time.Minute},
+	{time.RFC3339, true, time.Second},
 }
 
 // latest returns the latest time with the clock of at that is not later than last.

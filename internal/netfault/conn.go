@@ -56,7 +56,10 @@ func (c *conn) Write(p []byte) (int, error) {
 	if n.Sent != nil {
 		n.Sent(p)
 	}
-	due := n.dueRequest(c.sent)
+	var due time.Time
+	if !n.prompt {
+		due = n.due(c.sent)
+	}
 	c.sent++
 	switch {
 	case c.broken:

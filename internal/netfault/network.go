@@ -84,12 +84,6 @@ func (g gate) isOpen() bool {
 	}
 }
 
-func (g *gate) shut() {
-	if g.isOpen() {
-		*g = make(gate)
-	}
-}
-
 func (g gate) open() {
 	if !g.isOpen() {
 		close(g)
@@ -101,7 +95,9 @@ func (n *Network) shut(gates ...*gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, g := range gates {
-		g.shut()
+		if g.isOpen() {
+			*g = make(gate)
+		}
 	}
 }
 
@@ -169,14 +165,6 @@ func (n *Network) DelayReplies(delay func() time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay, n.prompt = delay, true
-}
-
-// dueRequest is due for a packet of a client.
-func (n *Network) dueRequest(count int) time.Time {
-	if n.prompt {
-		return time.Time{}
-	}
-	return n.due(count)
 }
 
 // due returns when packet number count of a connection, sent now, arrives; zero if it is

@@ -1,17 +1,13 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -21,16 +17,13 @@ var ErrNotInstalled = errors.New("redis-server is not on PATH")
 
 // ChildOptions configures a Child. The zero value is a server with default settings.
 type ChildOptions struct {
-	// Server is the program instead of redis-server, which takes the same arguments. With
-	// {port}, it is a command for the shell, which is started with its port, and with no other
-	// argument of these options. It has no data after a restart.
-	Server string
-	Args   []string // further redis-server arguments, such as "--requirepass", "secret"
-	// Config is the text of a configuration file, for servers that need a writable one.
-	// Args override it.
-	Config string
-	// ClusterBus means that the server also listens on its port + [busOffset].
-	ClusterBus bool
+	Args []string // further redis-server arguments, such as "--requirepass", "secret"
+	// Command returns what runs instead of redis-server with args, which have the port and the
+	// directory; nil: redis-server.
+	Command func(port int, dir string, args []string) []string
+	Port    func() (int, error) // returns a free port; nil: any
+	// Ready reports, before ctx ends, that the server at addr is ready; nil: its output says so.
+	Ready func(ctx context.Context, addr string) bool
 }
 
 // Child is a redis-server process on a free loopback port, with its own directory.
@@ -39,23 +32,14 @@ type ChildOptions struct {
 //
 // Its methods are safe for concurrent use, but run one after the other.
 type Child struct {
-	path   string // of redis-server, or a command with {port}
-	args   []string
-	config string // the file in dir; empty: none
-	dir    *folder
-	port   int
-	bus    bool // it also listens on port + busOffset
+	options ChildOptions
+	dir     *folder
+	port    int
 
 	mu      sync.Mutex
 	proc    *process // the newest one
 	stopped bool
 }
-
-// portMark is where a command has its port.
-const portMark = "{port}"
-
-// HasPort reports whether a server is a command with a place for its port.
-func HasPort(server string) bool { return strings.Contains(server, portMark) }
 
 // portTries is the greatest number of starts. Another process may take the free port
 // before the server does.
@@ -67,41 +51,31 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
-	path, err := cmp.Or(o.Server, "redis-server"), error(nil)
-	if !HasPort(path) {
-		if path, err = exec.LookPath(path); err != nil && o.Server == "" {
-			err = ErrNotInstalled
+	if o.Command == nil {
+		path, err := exec.LookPath("redis-server")
+		if err != nil {
+			return nil, fmt.Errorf("start a redis child: %w", ErrNotInstalled)
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start a redis child: %w", err)
+		o.Command = func(_ int, _ string, args []string) []string { return append([]string{path}, args...) }
 	}
 	dir, err := newFolder()
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
-	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir, bus: o.ClusterBus}
-	if err := errors.Join(c.configure(o.Config), c.startOnFreePort(ctx)); err != nil {
+	if o.Port == nil {
+		o.Port = freePort
+	}
+	o.Args = slices.Clone(o.Args)
+	c := &Child{options: o, dir: dir}
+	if err := c.startOnFreePort(ctx); err != nil {
 		return nil, errors.Join(err, dir.remove())
 	}
 	return c, nil
 }
 
-// configure writes the configuration file unless text is empty.
-func (c *Child) configure(text string) error {
-	if text == "" {
-		return nil
-	}
-	c.config = filepath.Join(c.dir.path, "redis.conf")
-	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("start a redis child: %w", err)
-	}
-	return nil
-}
-
 func (c *Child) startOnFreePort(ctx context.Context) error {
 	for try := 1; ; try++ {
-		port, err := c.freePort()
+		port, err := c.options.Port()
 		if err != nil {
 			return fmt.Errorf("start a redis child: %w", err)
 		}
@@ -113,28 +87,9 @@ func (c *Child) startOnFreePort(ctx context.Context) error {
 	}
 }
 
-// busOffset is the distance from a cluster node's port to the port of its bus.
-// Redis 7.0 and later can use another port (cluster-port), Redis 6.0 cannot.
-const busOffset = 10_000
-
-// freePort returns a loopback port that is free, also with busOffset if the server
-// has a bus. Another process may take the port before the server does.
-func (c *Child) freePort() (int, error) {
-	for try := 1; ; try++ {
-		port, err := freePort(0)
-		if err != nil || !c.bus {
-			return port, err
-		}
-		if _, err = freePort(port + busOffset); err == nil || try == portTries {
-			return port, err
-		}
-	}
-}
-
-// freePort returns a loopback port that is free: the wanted one, or any if wanted
-// is 0. Another process may take the port afterwards.
-func freePort(wanted int) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(wanted)))
+// freePort returns a loopback port that is free. Another process may take the port afterwards.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
@@ -147,17 +102,21 @@ var errPortTaken = errors.New("another process took its port")
 // start runs the server on c.port and waits until its output says that it is ready.
 // A PING is not sufficient: another server with that port may answer it.
 func (c *Child) start(ctx context.Context) error {
-	path, args := c.path, c.arguments()
-	if HasPort(c.path) {
-		path, args = "/bin/sh", []string{"-c", "exec " + strings.ReplaceAll(c.path, portMark, strconv.Itoa(c.port))}
-	}
-	proc, err := spawn(path, args, c.dir)
+	command := c.options.Command(c.port, c.dir.path, c.arguments())
+	proc, err := spawn(command[0], command[1:], c.dir)
 	if err != nil {
 		return fmt.Errorf("start a redis child: %w", err)
 	}
 	ready := proc.output.ready
-	if HasPort(c.path) {
-		ready = c.answers(ctx, proc)
+	if c.options.Ready != nil {
+		within, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ready = make(chan struct{})
+		go func() {
+			if c.options.Ready(within, c.Addr()) {
+				close(ready)
+			}
+		}()
 	}
 	select {
 	case <-ready:
@@ -173,35 +132,12 @@ func (c *Child) start(ctx context.Context) error {
 	}
 }
 
-// answers returns a channel that is closed when a server of another kind answers PING. It never
-// is if the server ends before.
-func (c *Child) answers(ctx context.Context, proc *process) chan struct{} {
-	ready := make(chan struct{})
-	go func() {
-		rdb := NewClient(c.Addr(), ClientOptions{NoRetry: true})
-		defer rdb.Close()
-		for proc.running() && ctx.Err() == nil {
-			if rdb.Ping(ctx).Err() == nil {
-				close(ready)
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}()
-	return ready
-}
-
 // arguments puts the mandatory arguments last: redis-server uses the last value of a
 // repeated option.
 func (c *Child) arguments() []string {
-	var config []string
-	if c.config != "" {
-		config = []string{c.config}
-	}
 	return slices.Concat(
-		config,
 		[]string{"--save", "", "--appendonly", "no"},
-		c.args,
+		c.options.Args,
 		[]string{
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(c.port), "--dir", c.dir.path,
 			"--daemonize", "no", "--logfile", "", "--loglevel", "notice",

@@ -175,13 +175,13 @@ func TestAChildMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
 	servertest.RedisForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
-		c := check.Must(server.StartChild(t.Context(), server.ChildOptions{Server: command}))(t)
+		c := check.Must(server.StartChild(t.Context(), servertest.Program(command)))(t)
 		rdb := server.NewClient(c.Addr(), server.ClientOptions{})
 		check.ErrorIs(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
 		check.ErrorIs(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)
 	}
 	for _, command := range []string{"no-such-server", "no-such-server --port {port}", "echo {port}; false"} {
-		if c, err := server.StartChild(t.Context(), server.ChildOptions{Server: command}); err == nil {
+		if c, err := server.StartChild(t.Context(), servertest.Program(command)); err == nil {
 			t.Errorf("%s runs: %v", command, c.Stop())
 		} else if errors.Is(err, server.ErrNotInstalled) {
 			t.Errorf("%s: %v", command, err)

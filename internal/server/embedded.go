@@ -13,12 +13,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	miniserver "github.com/alicebob/miniredis/v2/server"
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -31,13 +28,12 @@ func init() {
 // Embedded is a Redis server inside this process. Its keys expire by the clock, also
 // by the clock of a synctest bubble. It is safe for concurrent use.
 type Embedded struct {
-	redis *miniredis.Miniredis
+	Redis *miniredis.Miniredis // tests change its clock and its commands
 	addr  string
 	pipes sync.WaitGroup // goroutines that copy the bytes of connections from Dial
 
-	mu      sync.Mutex
-	closed  bool
-	ifEqual bool // KnowIfEqual was called
+	mu     sync.Mutex
+	closed bool
 }
 
 // pipedAddr stands for the address of a server without a listener: no name, which a client resolves.
@@ -45,23 +41,20 @@ const pipedAddr = "127.0.0.1:1"
 
 // StartEmbedded starts a server on a free loopback port.
 func StartEmbedded() (*Embedded, error) {
-	m := newMiniredis()
-	if err := m.StartAddr("127.0.0.1:0"); err != nil {
+	e := NewPiped()
+	if err := e.Redis.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start the embedded redis: %w", err)
 	}
-	return &Embedded{redis: m, addr: m.Addr()}, nil
+	e.addr = e.Redis.Addr()
+	return e, nil
 }
 
 // NewPiped returns a server without a port: clients connect by Dial. It is for a synctest
 // bubble, where open sockets stop the clock. Create and close it inside the bubble.
 func NewPiped() *Embedded {
-	return &Embedded{redis: newMiniredis(), addr: pipedAddr}
-}
-
-func newMiniredis() *miniredis.Miniredis {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	return m
+	e := &Embedded{Redis: miniredis.NewMiniRedis(), addr: pipedAddr}
+	e.Redis.ClockTTL(true)
+	return e
 }
 
 // Addr returns the server's host:port; of a piped one a placeholder for the options of a client.
@@ -78,35 +71,11 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if e.closed {
 		return nil, fmt.Errorf("dial the embedded redis: %w", net.ErrClosed)
 	}
-	conn, err := e.redis.Dial()
+	conn, err := e.Redis.Dial()
 	if err != nil {
 		return nil, fmt.Errorf("dial the embedded redis: %w", err)
 	}
-	if e.ifEqual {
-		e.redis.Server().SetPreHook(e.setIfEqual)
-	}
 	return e.bufferedPipe(conn), nil
-}
-
-// SetTime stops the server's clock at t.
-func (e *Embedded) SetTime(t time.Time) { e.redis.SetTime(t) }
-
-// KnowIfEqual makes a piped server execute SET key new IFEQ old PX ms, in this order of
-// the arguments, like Redis 8.4 and Valkey 8.1. Call it before Dial.
-func (e *Embedded) KnowIfEqual() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ifEqual = true
-}
-
-// setIfEqual executes SET with IFEQ as a script. It returns false for other commands.
-func (e *Embedded) setIfEqual(c *miniserver.Peer, command string, args ...string) bool {
-	if command != "SET" || len(args) != 6 || !strings.EqualFold(args[2], "ifeq") {
-		return false
-	}
-	const script = "return redis.call('GET', KEYS[1]) == ARGV[2] and redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])"
-	e.redis.Server().Dispatch(c, []string{"EVAL", script, "1", args[0], args[1], args[3], args[5]})
-	return true
 }
 
 // Close disconnects all clients, deletes all keys and returns when all goroutines of
@@ -118,11 +87,11 @@ func (e *Embedded) Close() {
 		return
 	}
 	e.closed = true
-	if serving := e.redis.Server(); serving != nil {
-		e.redis.CtxCancel()
+	if serving := e.Redis.Server(); serving != nil {
+		e.Redis.CtxCancel()
 		serving.Close() // its commands end before miniredis forgets the server, which INFO reads
 	}
-	e.redis.Close()
+	e.Redis.Close()
 	e.pipes.Wait()
 }
 

@@ -41,7 +41,7 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, rdb := piped(t)
-		e.KnowIfEqual()
+		servertest.KnowIfEqual(e)
 		set := func(old, value string) error {
 			return rdb.Do(t.Context(), "set", "lock:a", value, "ifeq", old, "px", 1000).Err()
 		}

@@ -59,14 +59,6 @@ func TempDir() (path string, remove func() error, err error) {
 	return f.path, f.remove, nil
 }
 
-// inherited are the files to pass to the server, so that the lock lasts as long as it runs.
-func (f *folder) inherited() []*os.File {
-	if f.lock == nil {
-		return nil
-	}
-	return []*os.File{f.lock}
-}
-
 // empty removes what is in the directory.
 func (f *folder) empty() error {
 	entries, err := os.ReadDir(f.path)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Independent is a group of [Child] servers without connections to each other, like
@@ -11,19 +12,15 @@ type Independent struct {
 	nodes []*Child
 }
 
-// StartIndependent is StartIndependentOn with redis-server.
-func StartIndependent(ctx context.Context, n int) (*Independent, error) {
-	return StartIndependentOn(ctx, n, "")
-}
-
-// StartIndependentOn starts n servers, of the program in [ChildOptions]. ctx limits the start. The servers append every
+// StartIndependent starts n servers with options. ctx limits the start. The servers append every
 // command to their file before the reply, without fsync. With the default, an fsync
 // every second, a write may wait for the previous fsync, and Kill would lose writes
 // that the server has acknowledged.
-func StartIndependentOn(ctx context.Context, n int, server string) (*Independent, error) {
+func StartIndependent(ctx context.Context, n int, o ChildOptions) (*Independent, error) {
+	o.Args = append(slices.Clip(o.Args), "--appendonly", "yes", "--appendfsync", "no")
 	i := &Independent{}
 	for range n {
-		c, err := StartChild(ctx, ChildOptions{Server: server, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+		c, err := StartChild(ctx, o)
 		if err != nil {
 			return nil, errors.Join(err, i.Stop())
 		}

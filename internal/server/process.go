@@ -23,9 +23,11 @@ type process struct {
 // spawn starts a redis-server. It is in a process group of its own, so that a Ctrl-C
 // in the terminal of this process ends this process first. On Linux it dies with this process.
 func spawn(path string, args []string, dir *folder) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), output: newOutputTail(), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, args...), output: &outputTail{ready: make(chan struct{})}, done: make(chan struct{})}
 	p.cmd.Dir = dir.path
-	p.cmd.ExtraFiles = dir.inherited()
+	if dir.lock != nil {
+		p.cmd.ExtraFiles = []*os.File{dir.lock} // it lasts as long as the server runs
+	}
 	p.cmd.Stdout = p.output
 	p.cmd.Stderr = p.output
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipe open
@@ -100,10 +102,6 @@ type outputTail struct {
 	mu      sync.Mutex
 	isReady bool // ready is closed
 	tail    []byte
-}
-
-func newOutputTail() *outputTail {
-	return &outputTail{ready: make(chan struct{})}
 }
 
 var (

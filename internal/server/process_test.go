@@ -63,7 +63,7 @@ func TestReadinessIsSeenHoweverTheOutputIsCut(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("printf '%c'; sleep 0.001", r))
 	}
 	lines = append(lines, ": > "+said, "printf s", "exec sleep 10")
-	c, err := server.StartChild(t.Context(), server.ChildOptions{Server: program(t, lines...)})
+	c, err := server.StartChild(t.Context(), servertest.Program(program(t, lines...)))
 	check.NoError(t, err)
 	check.True(t, exists(said), "ready before the server said so")
 	check.NoError(t, c.Stop())
@@ -76,7 +76,7 @@ func TestTheEndOfTheOutputIsTheReasonOfAFailedStart(t *testing.T) {
 		"another process took its port":  {chatter, taken},
 		"it ended at once: no such disk": {taken, chatter, "echo no such disk"},
 	} {
-		_, err := server.StartChild(t.Context(), server.ChildOptions{Server: program(t, lines...)})
+		_, err := server.StartChild(t.Context(), servertest.Program(program(t, lines...)))
 		check.ErrorContains(t, err, want)
 	}
 }

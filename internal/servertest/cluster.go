@@ -70,7 +70,7 @@ func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 		"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 	}, o.Args...)
-	_, err := c.children.add(ctx, server.ChildOptions{Args: args, ClusterBus: true})
+	_, err := c.children.add(ctx, server.ChildOptions{Args: args, Port: portWithBus})
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 type ReplicatedOptions struct {
 	Replicas int      // default 1
 	Args     []string // further arguments of each server
-	Server   string   // as in [server.ChildOptions]
+	Server   string   // as in [Program]
 }
 
 // Replicated is a master with replicas, all [server.Child] servers. It has no failover; see
@@ -33,12 +33,12 @@ func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, err
 
 func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
-	master, err := r.children.add(ctx, server.ChildOptions{Server: o.Server, Args: args})
+	master, err := r.children.add(ctx, Program(o.Server, args...))
 	if err != nil {
 		return err
 	}
 	for range max(o.Replicas, 1) {
-		replica, err := r.children.add(ctx, server.ChildOptions{Server: o.Server, Args: args})
+		replica, err := r.children.add(ctx, Program(o.Server, args...))
 		if err != nil {
 			return err
 		}

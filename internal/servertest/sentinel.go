@@ -60,7 +60,7 @@ func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) e
 		"",
 	}, "\n")
 	for range sentinelCount {
-		if _, err := g.sentinels.add(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: config}); err != nil {
+		if _, err := g.sentinels.add(ctx, WithConfig(config, "--sentinel")); err != nil {
 			return err
 		}
 	}

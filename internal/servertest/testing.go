@@ -136,7 +136,9 @@ func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) e
 // skips or fails the test, like [RedisForTest].
 func IndependentForTest(t TB, n int) *server.Independent {
 	t.Helper()
-	return forTest(t, func(ctx context.Context) (*server.Independent, error) { return server.StartIndependent(ctx, n) }, (*server.Independent).Stop)
+	return forTest(t, func(ctx context.Context) (*server.Independent, error) {
+		return server.StartIndependent(ctx, n, server.ChildOptions{})
+	}, (*server.Independent).Stop)
 }
 
 // OwnTempDir makes a directory like [server.TempDir], and has it be the temporary folder of this process and

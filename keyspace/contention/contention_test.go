@@ -16,6 +16,7 @@ import (
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/holds"
 )
 
 var began = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -75,7 +76,7 @@ func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
 	check.True(t, slices.Equal(r.Waits, want), "the waits are %+v", r.Waits)
 	b := r.Blames[0]
 	check.True(t, len(r.Blames) == 2 && b.Holder == "a" && b.Clients == 2 && b.Total == 8*time.Second && b.Longest == 4*time.Second &&
-		b.Source == contention.Stored, "to blame are %+v", r.Blames)
+		b.Source == holds.Stored, "to blame are %+v", r.Blames)
 	c := only(t, r)
 	check.True(t, c.Name == "print:*" && c.Locks == 1 && c.Held == 0.8 && c.MostWaiting == 2 && c.Blocked == 1.2 && c.Worst == "a" &&
 		c.WorstShare >= 0.66 && c.WorstShare <= 0.67, "the class is %+v", c)
@@ -94,7 +95,7 @@ func TestWaitersWithoutNamesAreCounted(t *testing.T) {
 	g.Snapshot(snapshot(4000, lock("a", "redisson", "x")))
 	r := g.Report()
 	c := only(t, r)
-	check.True(t, c.Waited == 9*time.Second && c.MostWaiting == 3 && c.Source == contention.Stored && c.P50.AtLeast, "the class is %+v", c)
+	check.True(t, c.Waited == 9*time.Second && c.MostWaiting == 3 && c.Source == holds.Stored && c.P50.AtLeast, "the class is %+v", c)
 	b := r.Blames[0]
 	check.True(t, b.Clients == 3 && b.Total == 9*time.Second && b.Longest == 3*time.Second, "to blame is %+v", b)
 }
@@ -111,7 +112,7 @@ func TestALockThatIsAskedForAgainAndAgainHasAWaiter(t *testing.T) {
 		g.Snapshot(snapshot(ms, l))
 	}
 	c := only(t, g.Report())
-	check.True(t, c.Source == contention.Asked && c.Waited == 3*time.Second && c.MostWaiting == 1 && c.Worst == "x", "the class is %+v", c)
+	check.True(t, c.Source == holds.Asked && c.Waited == 3*time.Second && c.MostWaiting == 1 && c.Worst == "x", "the class is %+v", c)
 }
 
 // commands gives the ledger commands, each at a number of milliseconds: its client, a colon, and

@@ -13,16 +13,6 @@ import (
 	"locktop/keyspace/holds"
 )
 
-// Source says how a figure is known; see [holds.Source].
-type Source = holds.Source
-
-// Sources.
-const (
-	Stored = holds.Stored
-	Asked  = holds.Asked
-	Seen   = holds.Seen
-)
-
 // Ledger collects what is seen of locks. Times are on the clock of the lock's server. It is not
 // safe for concurrent use.
 type Ledger struct {
@@ -35,8 +25,9 @@ type Ledger struct {
 	monitored Span
 }
 
-// account is what is seen of one lock.
+// account is what is seen of one lock, besides its holds and waits.
 type account struct {
+	*holds.Account
 	last   keyspace.Lock // as last read
 	since  time.Time     // of the first read
 	tries  []try         // in the order of the server
@@ -48,11 +39,6 @@ type Hold struct {
 	At      time.Time
 	Holders []keyspace.Holder
 	client  string // address of the connection that has acquired it; "" = not known
-}
-
-// same reports whether two holds have the same holders.
-func (h Hold) same(other Hold) bool {
-	return slices.EqualFunc(h.Holders, other.Holders, func(a, b keyspace.Holder) bool { return a.ID == b.ID })
 }
 
 // has reports whether a token holds the lock.
@@ -116,22 +102,22 @@ func (g *Ledger) observe(at time.Time, l *keyspace.Lock) {
 	id := l.ID().OnAnyNode()
 	a := g.locks[id]
 	if a == nil {
-		a = &account{since: at}
+		a = &account{Account: g.past.Account(id), since: at}
 		g.locks[id] = a
 	}
 	a.shared = a.shared || l.Kind == keyspace.RW || l.Kind == keyspace.Semaphore || len(l.Holders) > 1
 	a.last = *l
 }
 
-// states returns who held a lock, from each change on, as the reads show it.
-func (a *account) states(past holds.Past) (all []Hold) {
+// states returns who held the lock, from each change on, as the reads show it.
+func (a *account) states() (all []Hold) {
 	type change struct {
 		at    time.Time
 		hold  *holds.Hold
 		begin bool
 	}
 	var changes []change
-	for _, h := range past.Holds {
+	for _, h := range a.Holds {
 		began, _ := h.From.Latest()
 		changes = append(changes, change{keyspace.Later(began, a.since), h, true})
 		if ended, ok := h.To.Latest(); ok {
@@ -155,16 +141,16 @@ func (a *account) states(past holds.Past) (all []Hold) {
 	return all
 }
 
-// waits returns the waits that a source shows. A waiter that was there at the first read, or is
+// waitsBy returns the waits that a source shows. A waiter that was there at the first read, or is
 // there still, has waited for longer.
-func (g *Ledger) waits(past holds.Past, source Source) (all []holds.Wait) {
-	for w := range past.Waits {
+func (a *account) waitsBy(source holds.Source, watched Span) (all []holds.Wait) {
+	for w := range a.Waits {
 		w.From.At = w.Seen
-		part, ok := w.In(g.watched.From, g.watched.Until)
+		part, ok := w.In(watched.From, watched.Until)
 		switch {
 		case w.Source != source || !ok:
 			continue
-		case source == Asked: // how long it lasted is not told
+		case source == holds.Asked: // how long it lasted is not told
 			part.From.Grade, part.To.Grade = holds.Exact, holds.Exact
 		case w.Waiter == "":
 			part.From.Grade = holds.NotAfter

@@ -35,7 +35,7 @@ type Class struct {
 	Name        string
 	Locks       int           // that were seen
 	Held        float64       // share of the time during which a lock of the class is held, on average; NaN = it was watched for no time
-	Source      Source        // how the waiting is known; "" = none was seen
+	Source      holds.Source  // how the waiting is known; "" = none was seen
 	MostWaiting int           // the most clients that waited at the same time
 	Blocked     float64       // seconds of waiting per second: clients that wait, on average
 	Waited      time.Duration // sum of all waits
@@ -57,7 +57,7 @@ type Quantile struct {
 type Blame struct {
 	Lock    keyspace.ID
 	Holder  string // "" = not known
-	Source  Source
+	Source  holds.Source
 	Clients int // that were blocked; those without a name count as they waited at the same time
 	Total   time.Duration
 	Longest time.Duration // of one wait, the part that this holder has caused
@@ -72,7 +72,7 @@ type Blocked struct {
 
 // Past is the contention for one lock during a time, as one source shows it.
 type Past struct {
-	Source   Source
+	Source   holds.Source
 	Period   time.Duration
 	Held     float64 // share of the time
 	Waits    []holds.Wait
@@ -86,15 +86,7 @@ func (f Past) PerSecond() float64 {
 	if f.Period <= 0 {
 		return 0
 	}
-	return f.waited().Seconds() / f.Period.Seconds()
-}
-
-func (f Past) waited() (sum time.Duration) {
-	for _, w := range f.Waits {
-		length, _ := w.Length()
-		sum += time.Duration(w.Clients) * length
-	}
-	return sum
+	return holds.Sum(f.Waits).Total.Seconds() / f.Period.Seconds()
 }
 
 // Report returns what was seen so far. Of the waiting that several sources show, the largest
@@ -140,17 +132,15 @@ func (g *Ledger) Report() Report {
 
 // judge returns the source that shows the most waiting for a lock, and the names of the clients.
 func (g *Ledger) judge(a *account) (Past, names) {
-	past := g.past.Of(a.last.ID(), &a.last, a.since)
-	states := a.states(past)
-	w := a.seen(states, g.monitored)
+	w := a.seen(g.monitored)
 	n := g.names(w)
-	best := Past{Source: Stored, Period: g.watched.Duration(), Holds: states, Waits: g.waits(past, Stored)}
-	asked := Past{Source: Asked, Period: best.Period, Holds: states, Waits: g.waits(past, Asked)}
+	best := Past{Source: holds.Stored, Period: g.watched.Duration(), Holds: w.states, Waits: a.waitsBy(holds.Stored, g.watched)}
+	asked := Past{Source: holds.Asked, Period: best.Period, Holds: w.states, Waits: a.waitsBy(holds.Asked, g.watched)}
 	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		seen := Past{Source: Seen, Period: g.monitored.Duration(), Holds: w.holds}
+		seen := Past{Source: holds.Seen, Period: g.monitored.Duration(), Holds: w.holds}
 		for _, one := range w.waits() {
 			one.Waiter = n.of(one.last)
 			seen.Waits = append(seen.Waits, one.Wait)
@@ -160,7 +150,7 @@ func (g *Ledger) judge(a *account) (Past, names) {
 		}
 		best.attempts, best.acquired = w.attempted, w.acquired
 	}
-	best.Held = heldFor(states, g.watched.Until).Seconds() / g.watched.Duration().Seconds()
+	best.Held = heldFor(w.states, g.watched.Until).Seconds() / g.watched.Duration().Seconds()
 	return best, n
 }
 
@@ -336,8 +326,8 @@ type Sum struct {
 	locks    int
 	held     float64 // sum of the shares of their time
 	blocked  float64
-	best     float64 // of one lock
-	source   Source  // of the lock with the most waiting
+	best     float64      // of one lock
+	source   holds.Source // of the lock with the most waiting
 	waits    []holds.Wait
 	blamed   map[string]time.Duration
 	attempts int
@@ -367,9 +357,9 @@ func (c *Sum) add(f Past, all []blamed) {
 
 // Class returns the figures of the locks so far.
 func (c *Sum) Class(db int, name string) Class {
-	all := Past{Waits: c.waits}
+	all := holds.Sum(c.waits)
 	k := Class{
-		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Source: c.source, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
+		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Source: c.source, Blocked: c.blocked, Waited: all.Total, MostWaiting: all.Most,
 		Attempts: c.attempts, Acquired: c.acquired,
 	}
 	var worst time.Duration
@@ -383,25 +373,6 @@ func (c *Sum) Class(db int, name string) Class {
 	}
 	k.P50, k.P99 = quantile(c.waits, 0.50), quantile(c.waits, 0.99)
 	return k
-}
-
-// mostAtOnce returns the most clients that waited at the same time.
-func mostAtOnce(waits []holds.Wait) int {
-	type change struct {
-		at time.Time
-		n  int
-	}
-	var changes []change
-	for _, w := range waits {
-		changes = append(changes, change{w.From.At, w.Clients}, change{w.To.At, -w.Clients})
-	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
-	now, most := 0, 0
-	for _, c := range changes {
-		now += c.n
-		most = max(most, now)
-	}
-	return most
 }
 
 // quantile returns a quantile of waits. Some are lower bounds: if they were much longer, and the

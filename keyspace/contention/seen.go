@@ -54,8 +54,8 @@ type witness struct {
 // seen returns what MONITOR shows of a lock. An attempt has succeeded if a read shows its token
 // afterwards, or if it is the first one after the key was deleted. One that finds a holder is
 // refused.
-func (a *account) seen(states []Hold, monitored Span) *witness {
-	w := &witness{account: a, states: states, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool)}
+func (a *account) seen(monitored Span) *witness {
+	w := &witness{account: a, states: a.states(), monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool)}
 	w.compareTokens()
 	w.confirm()
 	for i := range w.tries {
@@ -141,7 +141,7 @@ func (w *witness) takeReads(to time.Time) {
 	for ; w.read < len(w.states) && !w.states[w.read].At.After(to); w.read++ {
 		s := w.states[w.read]
 		switch now := w.now(); {
-		case s.same(now):
+		case slices.EqualFunc(s.Holders, now.Holders, func(a, b keyspace.Holder) bool { return a.ID == b.ID }):
 		case len(s.Holders) == 0 && s.At.Sub(now.At) < readJitter:
 		case !w.shared && len(s.Holders) == 0 && !w.began[w.read+1].IsZero() && !w.began[w.read+1].After(s.At): // the next holder had the lock already
 		case !w.shared && len(s.Holders) == 1 && w.won[s.Holders[0].ID]: // its attempt is known
@@ -266,7 +266,7 @@ func (w *witness) waits() (all []seenWait) {
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		one := seenWait{holds.Wait{Clients: 1, Source: Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}, w.last.ID().OnAnyNode(), with}
+		one := seenWait{holds.Wait{Clients: 1, Source: holds.Seen, From: holds.Moment{At: o.first.at, Grade: holds.Exact}, To: holds.Moment{At: at, Grade: holds.Exact}}, w.last.ID().OnAnyNode(), with}
 		if o.first.at.Sub(monitored.From) <= max(o.pause, readJitter) {
 			one.From = holds.Moment{At: keyspace.Later(o.first.at, monitored.From), Grade: holds.NotAfter}
 		}

@@ -23,11 +23,11 @@ type Waiters map[keyspace.ID][]keyspace.Waiter
 func (g *Ledger) Waiters(s keyspace.Snapshot, before Waiters) Waiters {
 	var all []seenWait
 	waits, owns, flags := make(map[string]int), make(map[string]string), make(map[string]bool) // by connection; by connection; by token
-	for id, a := range g.locks {
+	for _, a := range g.locks {
 		if len(a.tries) == 0 {
 			continue
 		}
-		w := a.seen(a.states(g.past.Of(id, &a.last, a.since)), g.monitored)
+		w := a.seen(g.monitored)
 		maps.Copy(flags, w.flags)
 		if now := w.now(); now.client != "" {
 			owns[now.client] = now.Holders[0].ID

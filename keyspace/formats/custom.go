@@ -149,19 +149,17 @@ func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 // decodeOwnerTable decodes a hash that has an owner for each of several names, or a time for
 // each of several owners.
 func decodeOwnerTable(e keyspace.Entry, word string) (keyspace.Lock, keyspace.Confidence) {
-	l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, fmt.Sprintf("each of %d fields has an owner or a time", len(e.Members)))}
-	for _, m := range e.Members {
-		h := keyspace.Holder{ID: fieldID([]recordField{{m.Name, m.Value}}), Label: m.Value, Depth: 1}
-		switch shape := shapeOf(m.Value); {
-		case shape == timeShape && shapeOf(m.Name) >= tokenShape:
+	l, sure := decodeMembers(keyspace.Unknown, keyspace.Possible, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		h, shape := keyspace.Holder{ID: fieldID([]recordField{{m.Name, m.Value}}), Label: m.Value, Depth: 1}, shapeOf(m.Value)
+		if shape == timeShape && shapeOf(m.Name) >= tokenShape {
 			h.Label = m.Name
-			setTime(&h, timeIn(m.Value), e.Now)
-		case shape < tokenShape:
-			return keyspace.Lock{}, keyspace.No
+			setTime(&h, timeIn(m.Value), now)
+			return h, true
 		}
-		l.Holders = append(l.Holders, h)
-	}
-	return ifHeld(l, keyspace.Possible)
+		return h, shape >= tokenShape
+	})(e)
+	l.Evidence = customEvidence(word, fmt.Sprintf("each of %d fields has an owner or a time", len(e.Members)))
+	return l, sure
 }
 
 // setTime sets the begin or the end of a hold to a time that is stored for it.
@@ -297,6 +295,10 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 
 // customSet is the format of a set of holders.
 func customSet() keyspace.Format {
+	holders := decodeMembers(keyspace.Unknown, keyspace.Possible, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+		shape := shapeOf(m.Name)
+		return keyspace.Holder{ID: m.Name, Depth: 1}, shape == processShape || shape == tokenShape
+	})
 	return keyspace.Format{
 		About: about("custom-set", "custom code, with sets", "common practice",
 			"the name has a word for exclusive use, and the set has names of processes"),
@@ -309,14 +311,9 @@ func customSet() keyspace.Format {
 			if hint != fullClaim || e.Truncated() {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, "its elements name processes")}
-			for _, m := range e.Members {
-				if shape := shapeOf(m.Name); shape != processShape && shape != tokenShape {
-					return keyspace.Lock{}, keyspace.No
-				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1})
-			}
-			return ifHeld(l, keyspace.Possible)
+			l, sure := holders(e)
+			l.Evidence = customEvidence(word, "its elements name processes")
+			return l, sure
 		},
 		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{

@@ -5,11 +5,19 @@
 package formats
 
 import (
+	"embed"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"locktop/keyspace"
 )
@@ -197,3 +205,212 @@ func byScript(token int, numbers ...int) keyspace.Attempt {
 
 // attempts returns shapes, for a literal.
 func attempts(shapes ...keyspace.Attempt) []keyspace.Attempt { return shapes }
+
+// At returns the sample with its placeholders filled in, for a server with the clock
+// now.
+func At(s keyspace.Sample, now time.Time) keyspace.Sample {
+	commands := make([][]string, len(s.Commands))
+	for i, argv := range s.Commands {
+		commands[i] = slices.Clone(argv)
+		for j := range argv {
+			commands[i][j] = fill(argv[j], now)
+		}
+	}
+	s.Commands = commands
+	s.Want.Holders = slices.Clone(s.Want.Holders)
+	for i := range s.Want.Holders {
+		s.Want.Holders[i].ID = fill(s.Want.Holders[i].ID, now)
+	}
+	s.Want.Waiters = slices.Clone(s.Want.Waiters)
+	for i := range s.Want.Waiters {
+		s.Want.Waiters[i].ID = fill(s.Want.Waiters[i].ID, now)
+	}
+	return s
+}
+
+// fill replaces the placeholders in one argument.
+func fill(arg string, now time.Time) string {
+	if !strings.Contains(arg, "{") {
+		return arg
+	}
+	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|ruby|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
+	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
+		part := placeholder.FindStringSubmatch(found)
+		offset, err := strconv.ParseInt(part[2], 10, 64)
+		if err != nil {
+			return found
+		}
+		rest, _ := strconv.ParseUint("0"+part[3], 16, 8)
+		at := now.Add(time.Duration(offset) * time.Millisecond)
+		switch part[1] {
+		case "v7":
+			return version7(at, byte(rest)).String()
+		case "v1":
+			return version1(at, byte(rest)).String()
+		case "v1hex":
+			id := version1(at, byte(rest))
+			return hex.EncodeToString(id[:])
+		case "v1b64":
+			id := version1(at, byte(rest))
+			return base64.StdEncoding.EncodeToString(id[:])
+		case "uniqid":
+			return fmt.Sprintf("%08x%05x", at.Unix(), at.Nanosecond()/1000)
+		case "ruby":
+			return at.UTC().Format(rubyLayout)
+		case "iso":
+			return at.UTC().Format("2006-01-02T15:04:05.000Z")
+		case "f":
+			return fmt.Sprintf("%d.%03d", at.Unix(), at.UnixMilli()%1000)
+		case "s":
+			return strconv.FormatInt(at.Unix(), 10)
+		default:
+			return strconv.FormatInt(at.UnixMilli(), 10)
+		}
+	})
+}
+
+// version7 returns a UUID v7 with the time at and rest in all other bytes.
+func version7(at time.Time, rest byte) uuid.UUID {
+	id := repeated(rest)
+	milli := uint64(at.UnixMilli())
+	binary.BigEndian.PutUint16(id[0:], uint16(milli>>32))
+	binary.BigEndian.PutUint32(id[2:], uint32(milli))
+	id[6] = 0x70 | id[6]&0x0f
+	return id
+}
+
+// version1 returns a UUID v1 with the time at and rest in all other bytes.
+func version1(at time.Time, rest byte) uuid.UUID {
+	const gregorian = 122_192_928_000_000_000 // 1582-10-15 to 1970-01-01, in units of 100 ns
+	id := repeated(rest)
+	ticks := uint64(at.UnixNano()/100) + gregorian
+	binary.BigEndian.PutUint32(id[0:], uint32(ticks))
+	binary.BigEndian.PutUint16(id[4:], uint16(ticks>>32))
+	binary.BigEndian.PutUint16(id[6:], 0x1000|uint16(ticks>>48)&0x0fff)
+	return id
+}
+
+// repeated returns a UUID of the usual variant with b in all other bytes.
+func repeated(b byte) uuid.UUID {
+	var id uuid.UUID
+	for i := range id {
+		id[i] = b
+	}
+	id[8] = 0x80 | b&0x3f
+	return id
+}
+
+//go:embed *.lua
+var scripts embed.FS
+
+// script returns the scripts of some files, one after the other; none if one of them has no name.
+func script(files ...string) string {
+	var all strings.Builder
+	if slices.Contains(files, "") {
+		return ""
+	}
+	for _, file := range files {
+		text, err := scripts.ReadFile(file + ".lua")
+		if err != nil {
+			panic(err) // a name in this package is wrong
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// tokenActions change a lock that is a string with the token of its holder. Its waiters
+// poll.
+func tokenActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys:         lockKey,
+		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+		ForceRelease: script("token_release"),
+		Extend:       script("token_extend"),
+	}
+}
+
+// announcing adds the message that wakes waiters, behind its channel, to the arguments.
+func announcing(a *keyspace.Actions, wakes string, message func(keyspace.Lock) []string) *keyspace.Actions {
+	args := a.Args
+	a.Args = func(l keyspace.Lock) []string { return append(args(l), message(l)...) }
+	a.WakeHint = wakes
+	return a
+}
+
+// valueActions change a lock that is a string whose deadline is in the token or
+// unknown. The deadline cannot be changed from outside.
+func valueActions() *keyspace.Actions {
+	a := tokenActions()
+	a.Extend = ""
+	return a
+}
+
+// The commands that find a holder in a collection.
+const (
+	inZset = "ZSCORE"
+	inSet  = "SISMEMBER"
+	inHash = "HEXISTS"
+)
+
+// memberActions change a lock that is a collection of its holders.
+func memberActions(in, extend string) *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys:         lockKey,
+		Args:         func(l keyspace.Lock) []string { return seenHolders(in, l) },
+		ForceRelease: script("members_check", "members_release"),
+		Extend:       script("members_check", extend),
+	}
+}
+
+// seenHolders lists the holders of a lock in the form that members_check expects.
+func seenHolders(in string, l keyspace.Lock, besides ...string) []string {
+	ids := append(holderIDs(l), besides...)
+	return append([]string{in, strconv.Itoa(len(ids))}, ids...)
+}
+
+// countActions change a lock that is a hash of holder → count. Its waiters subscribe
+// to a channel, or poll if channel is nil.
+func countActions(channel func(key string) (channel, message string), wakes string) *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: lockKey,
+		Args: func(l keyspace.Lock) []string {
+			where, what := "", ""
+			if channel != nil {
+				where, what = channel(l.Key)
+			}
+			return append([]string{where, what}, fieldsAndCounts(l)...)
+		},
+		ForceRelease: script("count_release"),
+		Extend:       script("count_extend"),
+		WakeHint:     wakes,
+	}
+}
+
+// lockKey returns the only key of a lock.
+func lockKey(l keyspace.Lock) []string { return []string{l.Key} }
+
+// holderIDs lists the IDs of the holders of a lock.
+func holderIDs(l keyspace.Lock) []string {
+	var ids []string
+	for _, h := range l.Holders {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+// fieldsAndCounts lists the holders of a lock with their counts, and holdersAndCounts their number before them.
+func fieldsAndCounts(l keyspace.Lock) []string { return holdersAndCounts(l)[1:] }
+
+func holdersAndCounts(l keyspace.Lock) []string {
+	return eachHolder(l, func(h keyspace.Holder) []string { return []string{h.ID, strconv.Itoa(h.Depth)} })
+}
+
+// eachHolder lists the number of the holders of a lock, and what is said of each.
+func eachHolder(l keyspace.Lock, said func(keyspace.Holder) []string) []string {
+	all := []string{strconv.Itoa(len(l.Holders))}
+	for _, h := range l.Holders {
+		all = append(all, said(h)...)
+	}
+	return all
+}

@@ -129,11 +129,7 @@ func goRedislockRW() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys: lockKey,
 			Args: func(l keyspace.Lock) []string {
-				seen := []string{strconv.Itoa(len(l.Holders))}
-				for _, h := range l.Holders {
-					seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Depth))
-				}
-				return seen
+				return eachHolder(l, func(h keyspace.Holder) []string { return []string{string(h.Mode), h.ID, strconv.Itoa(h.Depth)} })
 			},
 			ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
 			Extend:       script("go_redislock_rw_check", "hold_extend"),

@@ -12,12 +12,10 @@ import (
 func shedlock() keyspace.Format {
 	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
 	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
-	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
-	s.Want.Holders[0].Label = "batch-01"
 	return r.format(keyspace.Format{
 		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock@shedlock-parent-7.9.0: InternalRedisLockProvider.java",
 			"the value is ADDED:, a time, @ and a host"),
-		Samples: []keyspace.Sample{s},
+		Samples: []keyspace.Sample{labelled("batch-01", opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour))},
 	})
 }
 

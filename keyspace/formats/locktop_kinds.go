@@ -26,14 +26,12 @@ func locktopRW() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys: lockKey,
 			Args: func(l keyspace.Lock) []string {
-				seen := []string{strconv.Itoa(len(l.Holders))}
-				for _, h := range l.Holders {
-					field, behind := rwReader+h.ID, ""
+				seen := eachHolder(l, func(h keyspace.Holder) []string {
 					if h.Mode == keyspace.Write {
-						field, behind = "w", ":"+h.ID
+						return []string{"w", strconv.Itoa(h.Depth), ":" + h.ID}
 					}
-					seen = append(seen, field, strconv.Itoa(h.Depth), behind)
-				}
+					return []string{rwReader + h.ID, strconv.Itoa(h.Depth), ""}
+				})
 				return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 			},
 			ForceRelease: script("locktop_rw_check", "locktop_rw_release"),

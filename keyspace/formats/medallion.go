@@ -80,7 +80,7 @@ func probeMedallion(_, first string) keyspace.Confidence {
 // with a waiting writer and no readers.
 func medallionWriterLock() keyspace.Format {
 	readers := func(key string) string { return strings.TrimSuffix(key, medallionWriter) + medallionReaders }
-	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
+	s := labelled("WEB-01 process 4242", opaqueSample("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1, keyspace.Certain, 30*time.Second))
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
 		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisReaderWriterLockPrimitives.cs",
@@ -136,10 +136,4 @@ func medallionSemaphore() keyspace.Format {
 			"ZADD converters {ms+18000}.25 "+sampleMachine+sampleHex1+" {ms+29000}.5 "+sampleMachine+sampleHex2+" {ms-4000}.5 "+sampleMachine+sampleHex3,
 			"PEXPIRE converters 90000")},
 	}
-}
-
-func medallionHeld(name, key, token string) keyspace.Sample {
-	s := opaqueSample(name, key, token, keyspace.Certain, 30*time.Second)
-	s.Want.Holders[0].Label = "WEB-01 process 4242"
-	return s
 }

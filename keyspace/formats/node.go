@@ -97,7 +97,7 @@ func redisSemaphore() keyspace.Format {
 			if !semaphoreMember(first) {
 				return keyspace.No
 			}
-			return semaphoreName(key)
+			return byNameAlone(key)
 		},
 		Decode: decodeRedisSemaphore,
 		// The permits of effect-distributed-lock look the same; for others, its channel has no subscribers.
@@ -113,9 +113,9 @@ func redisSemaphore() keyspace.Format {
 	}
 }
 
-// semaphoreName returns the confidence for a zset with this name. Queues and limiters
-// have the same structure.
-func semaphoreName(key string) keyspace.Confidence {
+// byNameAlone returns the confidence for a key of a structure that other things have, too, such
+// as queues and limiters.
+func byNameAlone(key string) keyspace.Confidence {
 	switch {
 	case looksLikeLock(key):
 		return keyspace.Likely
@@ -152,5 +152,5 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Expires: until})
 		}
 	}
-	return ifHeld(l, semaphoreName(e.Key))
+	return ifHeld(l, byNameAlone(e.Key))
 }

@@ -2,6 +2,7 @@ package formats_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -17,10 +19,56 @@ import (
 )
 
 // The release of a Redisson fair lock is announced to the first waiter in its
-// queue, and not at all if the queue is empty.
+// queue, and not at all if the queue is empty. The watch knows that also from a message that
+// comes after the watch has read that the lock is free.
 func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	testtier.Long(t, "it waits for messages")
 	t.Parallel()
+	t.Run("message with the end", func(t *testing.T) { t.Parallel(); fairReleases(t, false) })
+	t.Run("message after the end", func(t *testing.T) { t.Parallel(); fairReleases(t, true) })
+}
+
+// A message does not name its database. While a client holds the lock, it is that of another one, and tells nothing
+// about the releases of this lock.
+func TestAMessageWhileALockIsHeldTeachesNothing(t *testing.T) {
+	testtier.Long(t, "it waits for messages")
+	t.Parallel()
+	const (
+		holder, one, another = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7", "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
+		queue                = "redisson_lock_queue:{gate}"
+	)
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
+	load(t, rdb, []string{"HSET", "gate", holder, "1"}, []string{"PEXPIRE", "gate", "60000"}, []string{"RPUSH", queue, one})
+	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next := func(want func(e keyspace.Event) bool) (found keyspace.Event) {
+		t.Helper()
+		for !want(found) {
+			events, _, err := f.Next(ctx)
+			check.NoError(t, err)
+			for _, e := range events {
+				if e.Lock.Key == "gate" && want(e) {
+					found = e
+				}
+			}
+		}
+		return found
+	}
+	for !f.Known().Complete || f.Known().Watch.Mode != keyspace.Push {
+		_, _, err := f.Next(ctx)
+		check.NoError(t, err)
+	}
+	load(t, rdb, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + one, "0"}, []string{"RPUSH", queue, another})
+	next(func(e keyspace.Event) bool { return e.Kind == keyspace.WaiterJoined })
+	load(t, rdb, []string{"DEL", "gate"})
+	e := next(func(e keyspace.Event) bool { return e.Kind.Ends() })
+	check.True(t, e.Kind != keyspace.Deleted, "the event is %s: the message was taken for one of this lock", e.Kind)
+}
+
+// fairReleases tests the releases of a fair lock. If late is true, the first message is published after the end was read.
+func fairReleases(t *testing.T, late bool) {
 	const (
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
 		first, second         = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
@@ -66,8 +114,14 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	wantEvent(keyspace.Acquired)
 	run(enqueue, second, later)
 	wantEvent(keyspace.WaiterJoined)
-	run(release)
-	wantEvent(keyspace.Released)
+	if late {
+		load(t, rdb, []string{"DEL", key})
+		wantEvent(keyspace.Released)
+		load(t, rdb, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + second, "0"})
+	} else {
+		run(release)
+		wantEvent(keyspace.Released)
+	}
 
 	run(acquire, second)
 	wantEvent(keyspace.Acquired)
@@ -158,4 +212,36 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	held := await(keyspace.Held)
 	check.Equal(t, held.SoleHolder(), alive, "it is held by")
 	check.True(t, happened(keyspace.Acquired), "no acquire in %v", seen)
+}
+
+// Most locks have no queue and no fence. A scan asks one question about all related keys of a lock, and reads those that
+// exist. Without the permission for the question it reads them one by one.
+func TestAScanAsksOnceForTheRelatedKeysOfALock(t *testing.T) {
+	t.Parallel()
+	const locks, holder, waiter = 300, "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
+	rdb := connect(t, servertest.RedisForTest(t).Addr())
+	var fill [][]string
+	for i := range locks {
+		key := fmt.Sprint("order:", i)
+		fill = append(fill, []string{"HSET", key, holder, "1"}, []string{"PEXPIRE", key, "60000"})
+	}
+	later := strconv.FormatInt(clock(t, rdb).Add(time.Minute).UnixMilli(), 10)
+	load(t, rdb, append(fill, []string{"RPUSH", "redisson_lock_queue:{order:7}", waiter}, []string{"ZADD", "redisson_lock_timeout:{order:7}", later, waiter})...)
+	check.NoError(t, servertest.SetUser(t.Context(), rdb, "reader", "reset", "on", ">secret", "~*", "+@all", "-exists"))
+	reader := server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{Username: "reader", Password: "secret"})
+	t.Cleanup(func() { reader.Close() })
+	for _, c := range []struct {
+		rdb  server.Client
+		most int // reads of the length of a queue
+	}{{rdb, 64}, {reader, 2 * locks}} {
+		check.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+		found := scan(t, c.rdb)
+		calls := 0
+		for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
+			_, _ = fmt.Sscanf(line, "cmdstat_llen:calls=%d,", &calls)
+		}
+		at := slices.IndexFunc(found.Locks, func(l *keyspace.Lock) bool { return l.Key == "order:7" })
+		check.True(t, len(found.Locks) == locks && at >= 0 && len(found.Locks[at].Waiters) == 1 && calls <= c.most,
+			"%d locks, %d reads of a queue's length", len(found.Locks), calls)
+	}
 }

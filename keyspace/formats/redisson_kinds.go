@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -140,6 +141,10 @@ func redissonPermits() keyspace.Format {
 		}
 		return lock
 	}
+	taken := decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+		until, _ := atScore(m.Score) // zero = never
+		return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, isRaw(m.Name, 16)
+	})
 	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
 		About: about("redisson-permits", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonPermitExpirableSemaphore.java",
@@ -153,30 +158,19 @@ func redissonPermits() keyspace.Format {
 		Related:  beside("string", left),
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonSemaphore, left(e.Key))} },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Waiting: subscribers(e)}
-			for _, m := range e.Members {
-				if !isRaw(m.Name, 16) {
-					return keyspace.Lock{}, keyspace.No
-				}
-				until, timed := atScore(m.Score)
-				if timed && !until.After(e.Now) {
-					continue // expired, but still in the zset
-				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Expires: until})
-				if timed && until.After(l.Expires) {
-					l.Expires = until
-				}
-			}
+			l, sure := taken(e)
 			for _, h := range l.Holders {
-				if h.Expires.IsZero() {
-					l.Expires = time.Time{} // one permit never expires
-				}
+				l.Expires = keyspace.Later(l.Expires, h.Expires)
 			}
+			if slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() }) {
+				l.Expires = time.Time{} // one permit never expires
+			}
+			l.Waiting = subscribers(e)
 			if n, ok := count(e.Related[left(e.Key)].Value); ok {
 				l.Remaining = n
 			}
 			l.Limit = l.Remaining + len(l.Holders)
-			return ifHeld(l, keyspace.Certain)
+			return l, sure
 		},
 		Actions: redissonPermitsActions(left),
 		Samples: []keyspace.Sample{sample("two of three permits taken", 60*time.Second, keyspace.Lock{

@@ -75,6 +75,10 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 // before 7 uses: a hash of the tokens in use, each with the time of its acquire, and a
 // list of the free tokens. Waiters block on the list. The keys have no TTL.
 func redisSemaphoreRB() keyspace.Format {
+	taken := decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		at, ok := atSeconds(m.Value)
+		return keyspace.Holder{ID: m.Name, Depth: 1, Since: plausibleStart(at, now)}, ok
+	})
 	return keyspace.Format{
 		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore@v0.3.1: lib/redis/semaphore.rb",
 			"the name is SEMAPHORE: or uniquejobs:, a name and :GRABBED, and the hash holds tokens and times"),
@@ -89,16 +93,10 @@ func redisSemaphoreRB() keyspace.Format {
 		},
 		Related: beside("list", rubyFree),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[rubyFree(e.Key)].Len)}
-			for _, m := range e.Members {
-				at, ok := atSeconds(m.Value)
-				if !ok {
-					return keyspace.Lock{}, keyspace.No
-				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Depth: 1, Since: plausibleStart(at, e.Now)})
-			}
+			l, sure := taken(e)
+			l.Remaining = int(e.Related[rubyFree(e.Key)].Len)
 			l.Limit = l.Remaining + int(e.Len)
-			return ifHeld(l, keyspace.Certain)
+			return l, sure
 		},
 		Actions: &keyspace.Actions{ // the time of the acquire distinguishes two holds of one token
 			Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
@@ -136,6 +134,10 @@ func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) +
 // jobs that hold the lock, each with the time of its acquire, and lists of the waiting
 // jobs. The key expires only if the job asks for it.
 func sidekiqUniqueJobs() keyspace.Format {
+	running := decodeMembers(keyspace.Mutex, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		at, ok := atSeconds(m.Value)
+		return keyspace.Holder{ID: m.Name, Depth: 1, Since: plausibleStart(at, now)}, ok || strings.HasPrefix(m.Value, "{") // version 9 stores an object
+	})
 	return keyspace.Format{
 		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs@v8.1.0: lib/sidekiq_unique_jobs/lua/lock.lua",
 			"the name is uniquejobs:, a digest and :LOCKED"),
@@ -148,18 +150,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 		},
 		Related: beside("list", uniqueQueue),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Mutex}
-			for _, m := range e.Members {
-				at, ok := atSeconds(m.Value)
-				if !ok && !strings.HasPrefix(m.Value, "{") { // version 9 stores an object
-					return keyspace.Lock{}, keyspace.No
-				}
-				h := keyspace.Holder{ID: m.Name, Depth: 1}
-				if ok {
-					h.Since = plausibleStart(at, e.Now)
-				}
-				l.Holders = append(l.Holders, h)
-			}
+			l, sure := running(e)
 			if len(l.Holders) > 1 {
 				l.Kind = keyspace.Semaphore
 			}
@@ -168,7 +159,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 					l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
 				}
 			}
-			return ifHeld(l, keyspace.Certain)
+			return l, sure
 		},
 		Actions: &keyspace.Actions{ // the end of the last hold deletes all keys of the digest
 			Keys: func(l keyspace.Lock) []string {

@@ -1,6 +1,11 @@
 package formats
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -208,4 +213,192 @@ func plausibleStart(at, now time.Time) time.Time {
 // opaque returns a mutex whose values have a shape and say nothing about the holder.
 func opaque(is func(string) bool, sure func(string, bool) keyspace.Confidence) stringLock {
 	return stringLock{token: opaqueToken(is), sure: sure}
+}
+
+// setNX is the format of SET key token NX PX and SETNX, from a library or from custom
+// code: a string with a token of a common shape, or with any value if the name of the
+// key says that it is a lock.
+func setNX() keyspace.Format {
+	return keyspace.Format{
+		About: about("set-nx", "custom SET NX, and libraries that store a UUID or other random text: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis, Verrou, XdpCs/redis-lock …",
+			"redis.io/commands/set; common practice",
+			"the value, the name and the TTL suggest a lock"),
+		Attempts: stringAttempts(),
+		Type:     "string",
+		Probe: func(key, first string) keyspace.Confidence {
+			return setNXConfidence(key, first, true, time.Time{})
+		},
+		Decode:  decodeSetNX,
+		Actions: setNXActions(),
+		Samples: setNXSamples(),
+	}
+}
+
+// setNXConfidence returns the confidence for a value under this name. A number beside a lock is
+// none; another number without a TTL is at most a possible one.
+func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
+	t := tokenOf(value, now)
+	sure := t.confidence(key, expires)
+	if sure == keyspace.No {
+		return sure // most keys
+	}
+	short, last := digits(value, 1, maxCounterDigits), nameWords[lastWord(key)]
+	switch {
+	case countsHolds(key, value), denies(value), short && last&property != 0:
+		return keyspace.No
+	case !expires && short && value != "1", // a counter
+		!expires && hasWord(key, past) && !timeIn(value).IsZero(),
+		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)),
+		shapeOf(value) == markShape && isLockOut(key):
+		return min(sure, keyspace.Possible)
+	default:
+		return sure
+	}
+}
+
+func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	t := tokenOf(e.Value, e.Now)
+	sure := setNXConfidence(e.Key, e.Value, !e.Expires.IsZero(), e.Now)
+	if sure == keyspace.No || e.Truncated() || permitsLeft(e) {
+		return keyspace.Lock{}, keyspace.No
+	}
+	l := keyspace.Lock{
+		Kind:    keyspace.Unknown,
+		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Depth: 1, Since: madeAt(t.id, e.Now)}},
+
+		Unchecked: slices.Contains([]string{"", "*", "1", "true", "lock", "locked", "b:1;", "i:1;"}, strings.ToLower(e.Value)), // a flag of all holders
+	}
+	if t.known {
+		l.Kind = keyspace.Mutex
+	}
+	if h := &l.Holders[0]; h.Label == "" {
+		h.Label = owner(e.Value)
+	}
+	return l, sure
+}
+
+// setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,
+// and for other locks the channel has no subscribers.
+func setNXActions() *keyspace.Actions {
+	return announcing(tokenActions(), "poll; those of Spring receive the key on {registry}-channel:{key}", func(l keyspace.Lock) []string {
+		registry, _, ok := strings.Cut(l.Key, ":")
+		if !ok || !isUUID(l.Holders[0].ID) {
+			return nil
+		}
+		return []string{registry + "-channel:" + l.Key, l.Key}
+	})
+}
+
+func setNXSamples() []keyspace.Sample {
+	flag := held("only a flag", "lock:report:weekly", "1", "", 40*time.Second)
+	flag.Want.Unchecked = true
+	own := held("a custom value", "legacy:sync:lock", "nightly-export run 4711", "", 20*time.Second)
+	own.Want.Kind = keyspace.Unknown
+	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
+	object.Want.Kind = keyspace.Unknown
+	return []keyspace.Sample{
+		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
+		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
+		flag, own, object,
+	}
+}
+
+// owner returns the owner in a JSON object, or "".
+func owner(value string) string {
+	var fields map[string]any
+	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &fields) != nil {
+		return ""
+	}
+	for _, name := range [...]string{"owner", "holder", "locked_by", "host", "hostname", "worker"} {
+		switch v := fields[name].(type) {
+		case string:
+			return v
+		case map[string]any: // an object of the application, as osparc's user
+			if id := v["user_id"]; id != nil {
+				return fmt.Sprintf("user %v", id)
+			}
+		}
+	}
+	return ""
+}
+
+// held returns a sample of one string; a ttl of 0 means no expiry.
+func held(name, key, token, label string, ttl time.Duration) keyspace.Sample {
+	command := []string{"SET", key, token}
+	if ttl > 0 {
+		command = append(command, "PX", strconv.FormatInt(ttl.Milliseconds(), 10))
+	}
+	return keyspace.Sample{
+		Name:     name,
+		Commands: [][]string{command},
+		Want: keyspace.Lock{
+			Key: key, Kind: keyspace.Mutex, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: token, Label: label, Depth: 1}},
+		},
+		TTL: ttl,
+	}
+}
+
+// sample returns a sample: commands, with one space between their arguments, and the lock
+// that a scan finds. Without a confidence it is certain. A ttl of 0 means no expiry.
+func sample(name string, ttl time.Duration, want keyspace.Lock, commands ...string) keyspace.Sample {
+	want.Confidence = cmp.Or(want.Confidence, keyspace.Certain)
+	s := keyspace.Sample{Name: name, Want: want, TTL: ttl}
+	for _, c := range commands {
+		s.Commands = append(s.Commands, strings.Split(c, " "))
+	}
+	return s
+}
+
+// redislock is the format of several libraries that store 22 random characters: Go's bsm/redislock, base64url
+// of 16 bytes, followed by the caller's metadata; Python's redlock-py, letters and digits; node's
+// @redis-kit/lock, base64. Always with a TTL.
+func redislock() keyspace.Format {
+	return keyspace.Format{
+		About: about("redislock", "bsm/redislock, redlock-py, @redis-kit/lock",
+			"github.com/bsm/redislock@v0.10.0: redislock.go; github.com/SPSCommerce/redlock-py@42ef491061: redlock/__init__.py",
+			"the value is 22 random characters, as several libraries write them, or begins with 22 that are base64 of 16 bytes"),
+		Type:     "string",
+		Attempts: append(stringAttempts(), byScript(0, 1, 2)), // bsm sends the length of the metadata, too
+		Probe:    redislockToken,
+		Related:  beside("string", redislockFence),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			sure := redislockToken(e.Key, e.Value)
+			if sure == keyspace.No || e.Truncated() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if e.Expires.IsZero() {
+				sure = oneLess(sure)
+			}
+			fence, _ := strconv.ParseInt(e.Related[redislockFence(e.Key)].Value, 10, 64)
+			return keyspace.Lock{
+				Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}}, Fence: fence,
+			}, sure
+		},
+		Actions: tokenActions(),
+		Samples: []keyspace.Sample{
+			held("held", "import:customers", "Zk3_vN0b2Qf8dYw5tKcV-A", "", 20*time.Second),
+			held("held, with metadata", "lock:mail:digest", "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", "worker-3", 15*time.Second),
+			held("of redlock-py", "pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", "", 10*time.Second),
+		},
+	}
+}
+
+// redislockFence returns the counter of the fencing tokens, as the library's documentation names it.
+func redislockFence(key string) string { return key + ":fence" }
+
+// redislockToken returns the confidence for a value. Metadata can be any text, so with
+// metadata the name must suggest a lock, too.
+func redislockToken(key, value string) keyspace.Confidence {
+	switch {
+	case len(value) == 22 && isRandom(value):
+		return randomToken(key)
+	case len(value) <= 22 || !sixteenBytes(value[:22], "-_") || !mixed(value[:22]):
+		return keyspace.No
+	case isRandom(value) && (mixed(value[22:]) || slices.Contains([]int{24, 32, 43, 44, 64, 86, 88}, len(value))): // a longer token
+		return keyspace.No
+	case !looksLikeLock(key):
+		return keyspace.Possible
+	}
+	return randomToken(key)
 }

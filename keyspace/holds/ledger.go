@@ -24,24 +24,24 @@ type Ledger struct {
 	Waits  int  // waits of one lock that have ended, and at most twice as many; 0 = OfLock
 	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
-	// Ended is called with each hold that ends and the past of its lock, before what follows is
-	// recorded; nil = it is not called. It may ask the ledger, but must not change it.
-	Ended func(*Hold, Past)
+	// Ended is called with each hold that ends, before what follows is recorded; nil = it is not
+	// called. It may ask the ledger, but must not change it.
+	Ended func(*Hold)
 
-	locks  map[keyspace.ID]*account // on any node
+	locks  map[keyspace.ID]*Account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
 	serial uint64
 	whole  time.Time // earlier holds of any lock may be discarded
 }
 
-// account is what is known of one lock.
-type account struct {
-	holds   []*Hold   // in the order of their begins; those that last are replaced by changed ones
+// Account is what a [Ledger] knows of one lock, up to now: its past. Only the ledger changes it.
+type Account struct {
+	Holds   []*Hold   // in the order of their begins; the ledger replaces those that last
 	lasting int       // holds that have not ended
 	free    time.Time // end of the last hold that excludes others
 	ended   []Wait    // in the order of their ends
 	waiting []Wait    // that last; one without a name is that of all clients whose names are not known
-	whole   time.Time // earlier holds and waits may be discarded
+	Whole   time.Time // earlier holds and waits may be discarded
 	most    int       // Ledger.Waits
 
 	contended  time.Time // since when clients wait without a break of maxBreak; zero = none does
@@ -58,7 +58,7 @@ func (g *Ledger) Event(e *keyspace.Event) {
 		if !found && !e.Kind.Ends() && e.Kind != keyspace.Acquired && e.Kind != keyspace.WaiterJoined {
 			return
 		}
-		a = g.account(id) // the state that follows has the other holders
+		a = g.Account(id) // the state that follows has the other holders
 	}
 	now := &e.Lock
 	if _, still := now.Holder(e.Holder.ID); still && e.Kind.Ends() { // the lock is gone: the event has it as it was
@@ -93,7 +93,7 @@ func (g *Ledger) State(d keyspace.Delta) {
 func (g *Ledger) read(l *keyspace.Lock, at time.Time) {
 	id := l.ID().OnAnyNode()
 	if g.locks[id] != nil || g.All || l.LeastWaiters(at) > 0 {
-		g.account(id).correct(g, id, l, at)
+		g.Account(id).correct(g, id, l, at)
 	}
 }
 
@@ -106,7 +106,7 @@ func (g *Ledger) gone(id keyspace.ID, at time.Time) {
 }
 
 // correct makes the holds and the waits of a lock those of a read.
-func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
+func (a *Account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
 	for i, h := range a.open {
 		if now, holds := l.Holder(h.Holder.ID); holds {
 			a.change(i).update(l, now, at)
@@ -121,7 +121,7 @@ func (a *account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.T
 }
 
 // begin adds a hold, unless it is known.
-func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) {
+func (a *Account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) {
 	if holder.ID == "" || a.find(holder.ID) >= 0 {
 		return
 	}
@@ -139,11 +139,14 @@ func (a *account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keys
 }
 
 // insert adds a hold that lasts.
-func (a *account) insert(g *Ledger, h *Hold) {
+func (a *Account) insert(g *Ledger, h *Hold) {
 	g.serial++
 	h.serial = g.serial
-	i, _ := slices.BinarySearchFunc(a.holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
-	a.holds, a.lasting = slices.Insert(a.holds, i, h), a.lasting+1
+	i := len(a.Holds)
+	if i > 0 && a.Holds[i-1].From.At.After(h.From.At) { // only a hold that is read late
+		i, _ = slices.BinarySearchFunc(a.Holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
+	}
+	a.Holds, a.lasting = slices.Insert(a.Holds, i, h), a.lasting+1
 	g.count(a, h.Lock)
 }
 
@@ -168,10 +171,10 @@ func shared(l *keyspace.Lock, h keyspace.Holder) bool {
 }
 
 // open calls yield with the holds that last, the newest first, and their positions.
-func (a *account) open(yield func(int, *Hold) bool) {
-	for i, n := len(a.holds)-1, a.lasting; i >= 0 && n > 0; i-- {
-		if a.holds[i].Lasts() {
-			if n--; !yield(i, a.holds[i]) {
+func (a *Account) open(yield func(int, *Hold) bool) {
+	for i, n := len(a.Holds)-1, a.lasting; i >= 0 && n > 0; i-- {
+		if a.Holds[i].Lasts() {
+			if n--; !yield(i, a.Holds[i]) {
 				return
 			}
 		}
@@ -179,7 +182,7 @@ func (a *account) open(yield func(int, *Hold) bool) {
 }
 
 // find returns the position of the hold of a token that lasts; −1: there is none.
-func (a *account) find(token string) int {
+func (a *Account) find(token string) int {
 	for i, h := range a.open {
 		if h.Holder.ID == token {
 			return i
@@ -189,14 +192,14 @@ func (a *account) find(token string) int {
 }
 
 // change replaces a hold by a copy, which may be changed.
-func (a *account) change(i int) *Hold {
-	h := *a.holds[i]
-	a.holds[i] = &h
+func (a *Account) change(i int) *Hold {
+	h := *a.Holds[i]
+	a.Holds[i] = &h
 	return &h
 }
 
 // changed takes a change of holds that last.
-func (a *account) changed(e *keyspace.Event) {
+func (a *Account) changed(e *keyspace.Event) {
 	for i, h := range a.open {
 		now, holds := e.Lock.Holder(h.Holder.ID)
 		if !holds || e.Holder.ID != "" && e.Holder.ID != h.Holder.ID {
@@ -214,7 +217,7 @@ func (a *account) changed(e *keyspace.Event) {
 }
 
 // end takes the end of a hold. One that was not known begins as its event says.
-func (a *account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
+func (a *Account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
 	a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
 	if i := a.find(e.Holder.ID); i >= 0 {
 		h := a.change(i)
@@ -251,7 +254,7 @@ func proofOf(e *keyspace.Event) Proof {
 }
 
 // finish ends a hold of a lock that may be changed.
-func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
+func (g *Ledger) finish(a *Account, h *Hold, end End, to Moment) {
 	h.End, h.To = end, to
 	a.lasting--
 	if !h.Shared {
@@ -261,13 +264,13 @@ func (g *Ledger) finish(a *account, h *Hold, end End, to Moment) {
 		h.From = Moment{At: last, Grade: NotAfter}
 	}
 	if g.Ended != nil {
-		g.Ended(h, a.past())
+		g.Ended(h)
 	}
 }
 
 // count counts a hold that was added to a lock, or the lock itself. If there are too many, it discards the oldest.
-func (g *Ledger) count(a *account, id keyspace.ID) {
-	if len(a.holds) > cmp.Or(g.OfLock, maxHolds) {
+func (g *Ledger) count(a *Account, id keyspace.ID) {
+	if len(a.Holds) > cmp.Or(g.OfLock, maxHolds) {
 		a.discard()
 	}
 	if g.Most < 0 {
@@ -281,9 +284,9 @@ func (g *Ledger) count(a *account, id keyspace.ID) {
 	switch a := g.locks[oldest]; {
 	case a == nil:
 	case a.discard():
-		g.whole = keyspace.Later(g.whole, a.whole)
+		g.whole = keyspace.Later(g.whole, a.Whole)
 	case len(a.waiting) == 0: // it has only holds that last, and old waits
-		last, _ := a.past().Last()
+		last, _ := a.Last()
 		g.whole = keyspace.Later(g.whole, last)
 		delete(g.locks, oldest) // the next event, or a state with waiters, opens it again
 	}
@@ -291,16 +294,16 @@ func (g *Ledger) count(a *account, id keyspace.ID) {
 
 // discard discards the oldest hold that has ended, and the waits before it and the others. It is false if there is
 // no such hold.
-func (a *account) discard() bool {
-	i := slices.IndexFunc(a.holds, func(h *Hold) bool { return !h.Lasts() })
+func (a *Account) discard() bool {
+	i := slices.IndexFunc(a.Holds, func(h *Hold) bool { return !h.Lasts() })
 	if i < 0 {
 		return false
 	}
-	a.whole = keyspace.Later(a.whole, a.holds[i].To.At)
-	a.holds = slices.Delete(a.holds, i, i+1)
-	needed := a.whole
-	if len(a.holds) > 0 {
-		needed = keyspace.Earliest(needed, a.holds[0].From.At)
+	a.Whole = keyspace.Later(a.Whole, a.Holds[i].To.At)
+	a.Holds = slices.Delete(a.Holds, i, i+1)
+	needed := a.Whole
+	if len(a.Holds) > 0 {
+		needed = keyspace.Earliest(needed, a.Holds[0].From.At)
 	}
 	a.ended = slices.DeleteFunc(a.ended, func(w Wait) bool { return !w.To.At.After(needed) })
 	return true
@@ -317,12 +320,12 @@ func newest[T any](all []T, n int) []T {
 // Begin records that a client holds a lock from a moment on, as it reports itself. Some unsound kinds
 // of lock let several clients hold it at the same time.
 func (g *Ledger) Begin(id keyspace.ID, holder keyspace.Holder, shared bool, at time.Time) {
-	g.account(id).insert(g, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at})
+	g.Account(id).insert(g, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at})
 }
 
 // End records that a hold has ended at a moment, as its client reports itself.
 func (g *Ledger) End(id keyspace.ID, token string, at time.Time, kind keyspace.EventKind) {
-	a := g.account(id)
+	a := g.Account(id)
 	if i := a.find(token); i >= 0 {
 		g.finish(a, a.change(i), End{kind, ByReport}, Moment{At: at, Grade: Exact})
 	}
@@ -330,13 +333,13 @@ func (g *Ledger) End(id keyspace.ID, token string, at time.Time, kind keyspace.E
 
 // Wait records that a client waits from a moment on, as it reports itself.
 func (g *Ledger) Wait(id keyspace.ID, client string, at time.Time) {
-	if a := g.account(id); a.waits(client) < 0 {
+	if a := g.Account(id); a.waits(client) < 0 {
 		a.join(keyspace.Waiter{ID: client, Since: at}, at)
 	}
 }
 
 // Leave records that a client waits no longer.
-func (g *Ledger) Leave(id keyspace.ID, client string, at time.Time) { g.account(id).leaves(client, at) }
+func (g *Ledger) Leave(id keyspace.ID, client string, at time.Time) { g.Account(id).leaves(client, at) }
 
 // Halt ends all holds and waits, which were seen last at a moment.
 func (g *Ledger) Halt(at time.Time) {
@@ -352,14 +355,14 @@ func (g *Ledger) Halt(at time.Time) {
 	}
 }
 
-// account returns the account of a lock, which may be new.
-func (g *Ledger) account(id keyspace.ID) *account {
+// Account returns the account of a lock on any node, which may be new.
+func (g *Ledger) Account(id keyspace.ID) *Account {
 	if g.locks == nil {
-		g.locks = make(map[keyspace.ID]*account)
+		g.locks = make(map[keyspace.ID]*Account)
 	}
 	a := g.locks[id]
 	if a == nil {
-		a = &account{whole: g.whole, most: cmp.Or(g.Waits, g.OfLock, maxHolds)}
+		a = &Account{Whole: g.whole, most: cmp.Or(g.Waits, g.OfLock, maxHolds)}
 		g.locks[id] = a
 		g.count(a, id)
 	}
@@ -369,10 +372,10 @@ func (g *Ledger) account(id keyspace.ID) *account {
 // Clone returns a copy of the ledger, for another goroutine. It shares the holds, which never change.
 func (g *Ledger) Clone() *Ledger {
 	c := *g
-	c.locks, c.added = make(map[keyspace.ID]*account, len(g.locks)), slices.Clone(g.added)
+	c.locks, c.added = make(map[keyspace.ID]*Account, len(g.locks)), slices.Clone(g.added)
 	for id, a := range g.locks {
 		copied := *a
-		copied.holds, copied.ended, copied.waiting = slices.Clone(a.holds), slices.Clone(a.ended), slices.Clone(a.waiting)
+		copied.Holds, copied.ended, copied.waiting = slices.Clone(a.Holds), slices.Clone(a.ended), slices.Clone(a.waiting)
 		c.locks[id] = &copied
 	}
 	return &c
@@ -385,9 +388,9 @@ func (g *Ledger) add(other *Ledger) {
 		if g.locks[id] != nil {
 			continue
 		}
-		g.account(id)
+		g.Account(id)
 		g.locks[id] = a
-		for range a.holds {
+		for range a.Holds {
 			g.count(a, id)
 		}
 	}
@@ -414,37 +417,27 @@ func (g *Ledger) Locks(yield func(keyspace.ID) bool) {
 	}
 }
 
-// Of returns the past of a lock. One without a past of its own has only the holds of now, a read of it
+// Of returns the account of a lock. One without a past of its own has only the holds of now, a read of it
 // at a time; nil: it was not read.
-func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) Past {
+func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) *Account {
 	id = id.OnAnyNode()
 	a := g.locks[id]
 	if a == nil {
-		a = &account{whole: g.whole}
+		a = &Account{Whole: g.whole}
 		if now == nil {
 			now = &keyspace.Lock{}
 		}
 		for _, h := range now.Holders {
-			a.holds = append(a.holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
+			a.Holds = append(a.Holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
 		}
-		slices.SortStableFunc(a.holds, func(a, b *Hold) int { return a.From.At.Compare(b.From.At) })
+		slices.SortStableFunc(a.Holds, func(a, b *Hold) int { return a.From.At.Compare(b.From.At) })
 	}
-	return a.past()
-}
-
-func (a *account) past() Past { return Past{a.holds, a.ended, a.waiting, a.whole} }
-
-// Past is the past of one lock, until the next change of the ledger.
-type Past struct {
-	Holds   []*Hold // in the order of their begins
-	ended   []Wait
-	waiting []Wait
-	Whole   time.Time // earlier holds and waits may be missing
+	return a
 }
 
 // Waits yields the waits that have ended, in the order of their ends, then the others.
-func (p Past) Waits(yield func(Wait) bool) {
-	for _, all := range [][]Wait{p.ended, p.waiting} {
+func (a *Account) Waits(yield func(Wait) bool) {
+	for _, all := range [][]Wait{a.ended, a.waiting} {
 		for _, w := range all {
 			if !yield(w) {
 				return
@@ -454,22 +447,22 @@ func (p Past) Waits(yield func(Wait) bool) {
 }
 
 // Last returns the end of the last hold or wait, and whether one lasts. It is zero if there was none.
-func (p Past) Last() (last time.Time, lasts bool) {
-	for _, h := range p.Holds {
+func (a *Account) Last() (last time.Time, lasts bool) {
+	for _, h := range a.Holds {
 		last, lasts = keyspace.Later(last, h.To.At), lasts || h.Lasts()
 	}
-	for w := range p.Waits {
+	for w := range a.Waits {
 		last, lasts = keyspace.Later(last, w.To.At), lasts || w.Lasts()
 	}
 	return last, lasts
 }
 
 // After returns the hold that followed another one: the first that was read when it had ended.
-func (p Past) After(h *Hold) (*Hold, bool) {
+func (a *Account) After(h *Hold) (*Hold, bool) {
 	if h.Lasts() {
 		return nil, false
 	}
-	for _, next := range p.Holds {
+	for _, next := range a.Holds {
 		if began, _ := next.From.Latest(); next.serial != h.serial && !began.Before(h.To.At) {
 			return next, true
 		}

@@ -64,7 +64,7 @@ func waits(l *keyspace.Lock, waiters ...string) *keyspace.Lock {
 }
 
 // told returns the holds and the waits of the lock, one a line.
-func told(p holds.Past) string {
+func told(p *holds.Account) string {
 	var out strings.Builder
 	seconds := func(m holds.Moment) string {
 		s := func(t time.Time) string { return fmt.Sprint(t.Sub(start).Seconds()) }
@@ -324,7 +324,7 @@ func TestEachEndHasItsProof(t *testing.T) {
 		}
 		if kind.Ends() {
 			var ended []holds.End
-			b := book{holds.Ledger{Ended: func(h *holds.Hold, _ holds.Past) { ended = append(ended, h.End) }}}
+			b := book{holds.Ledger{Ended: func(h *holds.Hold) { ended = append(ended, h.End) }}}
 			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
 			b.event(2, kind, read(), since("a", 1))
 			check.Equal(t, fmt.Sprint(ended), fmt.Sprint([]holds.End{{Kind: kind, Proof: want}}))
@@ -386,10 +386,10 @@ func TestALedgerTakesThePartsOfAnother(t *testing.T) {
 	other.event(2, keyspace.Discovered, read(by("a")), by("a"))
 	other.event(2, keyspace.WaiterJoined, waits(read(since("a", 0)), "w"), keyspace.Holder{})
 	id := keyspace.ID{Key: "k"}
-	other.Take(whole.Cut(id))
+	other.Take(other.Account(id), whole.Cut(id))
 	check.Equal(t, told(other.Of(id, nil, at(30))), "a ≤2 to 7 released (report), renewed 1\nwait w×1 stored, ≤0 to 5\nwait x×1 stored, ≤3 to 4\nwait v×1 stored, ≤8 to ?\n")
 	whole.event(12, keyspace.Released, read(), since("b", 8))
-	other.Take(whole.Cut(id))
+	other.Take(other.Account(id), whole.Cut(id))
 	check.Equal(t, told(other.Of(id, nil, at(30))), "a ≤2 to 7 released (report), renewed 1\nb 8 to 12 released (report)\n"+
 		"wait w×1 stored, ≤0 to 5\nwait x×1 stored, ≤3 to 4\nwait v×1 stored, ≤8 to 12\n")
 	check.True(t, !whole.Has(id), "the lock has a past after the last part")

@@ -24,8 +24,8 @@ func (g *Ledger) Cut(id keyspace.ID) Part {
 	if a == nil {
 		return Part{Lock: id}
 	}
-	part, open := Part{Lock: id, Waits: slices.Collect(a.past().Waits)}, []*Hold(nil)
-	for _, h := range a.holds {
+	part, open := Part{Lock: id, Waits: slices.Collect(a.Waits)}, []*Hold(nil)
+	for _, h := range a.Holds {
 		if h.Lasts() {
 			open = append(open, h)
 			continue
@@ -37,7 +37,7 @@ func (g *Ledger) Cut(id keyspace.ID) Part {
 	}
 	slices.SortStableFunc(part.Holds, func(a, b *Hold) int { return a.ended().Compare(b.ended()) })
 	slices.SortStableFunc(part.Waits, func(a, b Wait) int { return a.Seen.Compare(b.Seen) })
-	if a.holds, a.ended = open, nil; len(open)+len(a.waiting) == 0 {
+	if a.Holds, a.ended = open, nil; len(open)+len(a.waiting) == 0 {
 		delete(g.locks, id)
 	}
 	return part
@@ -49,10 +49,10 @@ func (h *Hold) ended() time.Time {
 	return ended
 }
 
-// Take adds a part that another ledger has cut, and owns its holds. A hold or a wait that is known already has
-// lasted until then.
-func (g *Ledger) Take(part Part) {
-	a, waits := g.account(part.Lock), part.Waits
+// Take adds a part that another ledger has cut to the account of its lock, and owns its holds. A hold or a wait that is
+// known already has lasted until then.
+func (g *Ledger) Take(a *Account, part Part) {
+	waits := part.Waits
 	for _, h := range part.Holds {
 		for len(waits) > 0 && !waits[0].Seen.After(h.ended()) {
 			a.takeWait(waits[0])
@@ -67,12 +67,12 @@ func (g *Ledger) Take(part Part) {
 }
 
 // take adds a hold that has ended. One that is known already began as it is known.
-func (a *account) take(g *Ledger, h *Hold) {
+func (a *Account) take(g *Ledger, h *Hold) {
 	end, to := h.End, h.To
 	h.End, h.To = End{}, Moment{}
 	if i := a.find(h.Holder.ID); i >= 0 {
-		h.From, h.Found, h.serial = a.holds[i].From, a.holds[i].Found, a.holds[i].serial
-		a.holds[i] = h
+		h.From, h.Found, h.serial = a.Holds[i].From, a.Holds[i].Found, a.Holds[i].serial
+		a.Holds[i] = h
 	} else {
 		a.insert(g, h)
 	}
@@ -80,7 +80,7 @@ func (a *account) take(g *Ledger, h *Hold) {
 }
 
 // takeWait adds a wait.
-func (a *account) takeWait(w Wait) {
+func (a *Account) takeWait(w Wait) {
 	if i := a.waits(w.Waiter); i >= 0 {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
 	}

@@ -78,25 +78,24 @@ func (s *Stats) Annotate(l *keyspace.Lock, at time.Time) {
 	if a == nil {
 		return
 	}
-	p := a.past()
-	lengths := p.lengths()
+	lengths := a.lengths()
 	if n := len(lengths); n >= minHolds {
 		l.MedianHold = lengths[n/2].length
 	}
-	l.ExpiryStreak = p.expiryStreak()
+	l.ExpiryStreak = a.expiryStreak()
 	if l.ExpiryStreak == 0 && a.contended.IsZero() {
 		return
 	}
-	l.Past = &keyspace.Past{HoldP50: l.MedianHold, ContendedAt: a.contended, WaiterSeen: a.waiterSeen}
-	if n := len(p.Holds); n > 0 {
-		l.Past.TTL = p.Holds[n-1].TTL
+	l.Past = &keyspace.Past{ContendedAt: a.contended, WaiterSeen: a.waiterSeen}
+	if n := len(a.Holds); n > 0 {
+		l.Past.TTL = a.Holds[n-1].TTL
 	}
 	if n := len(lengths); n > 0 { // of at most statHolds, p99 is the longest
 		l.Past.HoldP99, l.Past.AtLeast = lengths[n-1].length, lengths[n-1].expired
 	}
 	if !a.contended.IsZero() {
-		l.Past.FreeSince = keyspace.Later(keyspace.Later(a.contended, p.Whole), at.Truncate(freeWindow).Add(-freeWindow))
-		l.Past.HandOffP50, l.Past.Free = p.handOffs(l.Past.FreeSince)
+		l.Past.FreeSince = keyspace.Later(keyspace.Later(a.contended, a.Whole), at.Truncate(freeWindow).Add(-freeWindow))
+		l.Past.HandOffP50, l.Past.Free = a.handOffs(l.Past.FreeSince)
 	}
 }
 
@@ -107,8 +106,8 @@ type length struct {
 }
 
 // lengths returns the lengths of the holds whose begin and end are known, the shortest first.
-func (p Past) lengths() (all []length) {
-	for _, h := range p.Holds {
+func (a *Account) lengths() (all []length) {
+	for _, h := range a.Holds {
 		if least, most := h.Held(time.Time{}); h.To.Grade == Exact && most > 0 {
 			all = append(all, length{least, h.End.Kind == keyspace.Expired})
 		}
@@ -119,8 +118,8 @@ func (p Past) lengths() (all []length) {
 
 // expiryStreak returns how many of the latest holds in a row ended by expiry. One that was renewed is none of
 // them: its renewals stopped, which no longer TTL mends. Nor is one that ended while the server could not be read.
-func (p Past) expiryStreak() (n int) {
-	for _, h := range slices.Backward(p.Holds) {
+func (a *Account) expiryStreak() (n int) {
+	for _, h := range slices.Backward(a.Holds) {
 		if !h.Lasts() && (h.End.Kind != keyspace.Expired || h.End.Proof == NoProof || h.Renewals > 0) {
 			break
 		}
@@ -133,9 +132,9 @@ func (p Past) expiryStreak() (n int) {
 
 // Gaps yields the times in which nobody held the lock, from the end of a hold until another one began,
 // as far as both are known. A gap may have no length.
-func (p Past) Gaps(yield func(from, to time.Time) bool) {
+func (a *Account) Gaps(yield func(from, to time.Time) bool) {
 	var free time.Time // end of the hold that ended last; zero = one lasts, or its end is not known
-	for _, h := range p.Holds {
+	for _, h := range a.Holds {
 		began, _ := h.From.Latest()
 		if !free.IsZero() && h.From.Grade != NotAfter && !began.Before(free) && !yield(free, began) {
 			return
@@ -153,13 +152,13 @@ func (p Past) Gaps(yield func(from, to time.Time) bool) {
 
 // handOffs returns the median of the latest hand-offs, from the end of a hold, or from the first waiter after
 // it, to the next hold, and how long the lock was free since a time. The median is 0 if too few are known.
-func (p Past) handOffs(since time.Time) (median, free time.Duration) {
+func (a *Account) handOffs(since time.Time) (median, free time.Duration) {
 	var all []time.Duration
-	for from, to := range p.Gaps {
+	for from, to := range a.Gaps {
 		free += max(0, to.Sub(keyspace.Later(from, since)))
 		waited := from.Equal(to) // handed over between two reads
 		first := to
-		for w := range p.Waits {
+		for w := range a.Waits {
 			if w.Source == Stored && w.Seen.Before(to) && !w.Proven.Before(from) {
 				first, waited = keyspace.Earliest(first, keyspace.Later(w.Seen, from)), true
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // join takes that a client waits that did not.
-func (a *account) join(w keyspace.Waiter, at time.Time) {
+func (a *Account) join(w keyspace.Waiter, at time.Time) {
 	from := since(w, at)
 	for i := len(a.ended) - 1; i >= 0 && a.ended[i].To.At.After(from.At); i-- {
 		if a.ended[i].Waiter == w.ID { // its entry was not seen for a moment
@@ -35,39 +35,39 @@ func since(w keyspace.Waiter, at time.Time) Moment {
 }
 
 // waits returns the position of the wait of a client that lasts; −1: there is none.
-func (a *account) waits(client string) int {
+func (a *Account) waits(client string) int {
 	return slices.IndexFunc(a.waiting, func(w Wait) bool { return w.Waiter == client })
 }
 
 // leaves takes that a client waits no longer.
-func (a *account) leaves(client string, at time.Time) {
+func (a *Account) leaves(client string, at time.Time) {
 	if i := a.waits(client); i >= 0 {
 		a.left(i, at)
 	}
 }
 
 // left ends a wait.
-func (a *account) left(i int, at time.Time) {
+func (a *Account) left(i int, at time.Time) {
 	w := a.waiting[i]
 	a.waiting = slices.Delete(a.waiting, i, i+1)
 	a.waited(w, Moment{At: at, Grade: Exact})
 }
 
 // waited adds a wait that has ended.
-func (a *account) waited(w Wait, to Moment) {
+func (a *Account) waited(w Wait, to Moment) {
 	if w.To = to; !to.At.After(w.From.At) {
 		return
 	}
 	a.ended = append(a.ended, w)
 	if len(a.ended)/2 > a.most {
 		a.ended = newest(a.ended, a.most)
-		a.whole = keyspace.Later(a.whole, a.ended[0].To.At)
+		a.Whole = keyspace.Later(a.Whole, a.ended[0].To.At)
 	}
 }
 
 // observe takes the waiters of a lock as they are at a time. One that counts as dead does not wait. A
 // client that only asks has waited up to its last request.
-func (a *account) observe(l *keyspace.Lock, at time.Time) {
+func (a *Account) observe(l *keyspace.Lock, at time.Time) {
 	if at.Sub(a.waiterSeen) > keyspace.MaxBreak {
 		a.contended = time.Time{}
 	}
@@ -126,16 +126,25 @@ type Waiting struct {
 
 // Waiting returns how the clients waited that the library stores, or of which it stores the number, and those that
 // MONITOR has shown.
-func (p Past) Waiting(from, to time.Time) (all Waiting) {
+func (a *Account) Waiting(from, to time.Time) Waiting {
+	var parts []Wait
+	for w := range a.Waits {
+		if part, ok := w.In(from, to); ok && w.Source != Asked {
+			parts = append(parts, part)
+		}
+	}
+	return Sum(parts)
+}
+
+// Sum returns how the clients of waits that have ended waited.
+func Sum(waits []Wait) (all Waiting) {
 	type change struct {
 		at      time.Time
 		clients int
 	}
 	var changes []change
-	for w := range p.Waits {
-		if part, ok := w.In(from, to); ok && w.Source != Asked {
-			changes = append(changes, change{part.From.At, w.Clients}, change{part.To.At, -w.Clients})
-		}
+	for _, w := range waits {
+		changes = append(changes, change{w.From.At, w.Clients}, change{w.To.At, -w.Clients})
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.clients-b.clients) })
 	clients := 0

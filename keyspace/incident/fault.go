@@ -31,9 +31,9 @@ func (f *fault) early() bool {
 	return f.cause == Expired && (f.rewritten || !m.To.IsZero() && !m.From.IsZero() && m.From.Sub(m.To) >= time.Second && !f.hold.LastRenewal().After(m.At))
 }
 
-// price sets what the clients lost that waited in the span.
-func (f *fault) price(p holds.Past) {
-	w := p.Waiting(f.From, f.To)
+// price sets what the clients lost that waited in the span of a fault.
+func (t *track) price(f *fault) {
+	w := t.Waiting(f.From, f.To)
 	f.blocked, f.clients = w.Total, w.Most
 }
 
@@ -50,18 +50,18 @@ func (t *track) addFault(f fault) {
 }
 
 // faultOf returns the fault of a hold that lasted until a time.
-func (t *track) faultOf(p holds.Past, h *holds.Hold, until time.Time) fault {
+func (t *track) faultOf(h *holds.Hold, until time.Time) fault {
 	f := fault{hold: h, span: span{until, until}}
 	if l := t.last; l != nil && l != h {
 		f.again = h.Holder.ID == l.Holder.ID
 		f.rewritten = l.End.Kind == keyspace.Replaced && h.Holder.Label != "" && h.Holder.Label == l.Holder.Label && h.End.Kind == keyspace.Expired && began(h).Sub(l.To.At) <= time.Millisecond
 	}
 	t.nameCause(&f)
-	if f.cause == "" && !t.usual().known() && h.Renewals > 0 && p.Waiting(began(h), until).Any >= longWait {
+	if f.cause == "" && !t.usual().known() && h.Renewals > 0 && t.Waiting(began(h), until).Any >= longWait {
 		f.cause, f.From = Overdue, began(h)
 	}
 	if f.cause != "" {
-		f.price(p)
+		t.price(&f)
 	}
 	return f
 }
@@ -145,19 +145,19 @@ func (t *track) slow(held time.Duration) bool {
 
 // found returns the faults of a lock with what is known at the end, in the order of their
 // times.
-func (b *Builder) found(t *track, p holds.Past) []fault {
-	t.follow(p)
+func (b *Builder) found(t *track) []fault {
+	t.follow()
 	all := slices.Clone(t.faults)
 	for i := range t.pending {
 		all = append(all, t.settled(t.pending[i]))
 	}
-	for _, h := range p.Holds {
+	for _, h := range t.Holds {
 		if h.Lasts() {
-			all = append(all, t.faultOf(p, h, b.last))
+			all = append(all, t.faultOf(h, b.last))
 		}
 	}
 	if t.free {
-		all = append(all, t.freeUntil(p, b.last))
+		all = append(all, t.freeUntil(b.last))
 	}
 	all = slices.DeleteFunc(all, func(f fault) bool {
 		switch f.cause {

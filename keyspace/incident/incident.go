@@ -218,16 +218,13 @@ func (b *Builder) forget() {
 	}
 	for id, t := range b.locks {
 		pends := func(f fault) bool { return t.settled(f).cause != "" }
-		_, lasts := b.pastOf(t).Last()
+		_, lasts := t.Last()
 		if !lasts && len(t.sorted) < minUsual && len(t.faults) == 0 && b.last.Sub(t.seen.To) > again && !slices.ContainsFunc(t.pending, pends) {
 			delete(b.locks, id)
 			b.past.Drop(id)
 		}
 	}
 }
-
-// pastOf returns the latest holds and waits of a lock.
-func (b *Builder) pastOf(t *track) holds.Past { return b.past.Of(t.id, nil, time.Time{}) }
 
 // track returns what is known of a lock; nil if it is not selected.
 func (b *Builder) track(id keyspace.ID, format string) *track {
@@ -237,7 +234,7 @@ func (b *Builder) track(id keyspace.ID, format string) *track {
 		if b.keep != nil && !b.keep(id) {
 			return nil
 		}
-		t = &track{id: id, first: b.last, counted: b.last}
+		t = &track{Account: b.past.Account(id), id: id, first: b.last, counted: b.last}
 		b.locks[id] = t
 	}
 	t.format = format
@@ -255,10 +252,10 @@ func (b *Builder) Stories() []Story {
 	b.missing = nil
 	var all []Story
 	for _, t := range b.locks {
-		if _, lasts := b.pastOf(t).Last(); lasts {
+		if _, lasts := t.Last(); lasts {
 			t.seen = span{cmp.Or(t.seen.From, b.last), b.last}
 		}
-		t.count(b.pastOf(t), b.last)
+		t.count(b.last)
 		all = append(all, b.stories(t)...)
 	}
 	slices.SortFunc(all, worse)

@@ -23,7 +23,7 @@ func worse(a, b Story) int {
 func (b *Builder) stories(t *track) []Story {
 	var all []Story
 	faulty := time.Duration(0)
-	for _, g := range groups(b.found(t, b.pastOf(t))) {
+	for _, g := range groups(b.found(t)) {
 		s := b.story(t, &g)
 		faulty += s.Blocked
 		all = append(all, s)
@@ -227,14 +227,10 @@ func (w *writer) tell(f *fault) []Line {
 	}
 	all = append(all, end)
 	if f.next != nil && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.From.Equal(h.To.At) }) {
-		all = append(all, Line{At: began(f.next), Text: nextName(f) + w.takes(f.next, f.hold) + w.overlap(f)})
+		takes := map[bool]string{true: " has it", false: " acquired it"}[f.next.Holder.ID == h.Holder.ID || f.next.Holder.ID == w.t.brought]
+		all = append(all, Line{At: began(f.next), Text: nextName(f) + takes + w.overlap(f)})
 	}
 	return all
-}
-
-// takes says how a hold began after another one.
-func (w *writer) takes(h, last *holds.Hold) string {
-	return map[bool]string{true: " has it", false: " acquired it"}[h.Holder.ID == last.Holder.ID || h.Holder.ID == w.t.brought]
 }
 
 // overlap says that the former holder may still have worked.
@@ -409,7 +405,7 @@ func (b *Builder) Summaries() []string {
 		if u := t.usual(); u.known() {
 			facts[0] += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
 		}
-		for _, h := range b.pastOf(t).Holds {
+		for _, h := range t.Holds {
 			if h.Lasts() {
 				facts = append(facts, fmt.Sprintf("%s has held it for %s", name(h.Holder.Name()), t.lasted(h, b.last)))
 			}

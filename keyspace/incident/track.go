@@ -17,6 +17,7 @@ import (
 
 // track is what is known of one lock, besides its holds and waits.
 type track struct {
+	*holds.Account
 	id       keyspace.ID
 	format   string
 	first    time.Time       // of the first frame with the lock
@@ -37,11 +38,11 @@ type track struct {
 }
 
 // judge records a hold that has ended, and its fault.
-func (b *Builder) judge(h *holds.Hold, p holds.Past) {
+func (b *Builder) judge(h *holds.Hold) {
 	t, end := b.locks[h.Lock], ended(h, time.Time{})
-	t.follow(p)
+	t.follow()
 	if t.last != nil { // a wait is read later than it began
-		t.count(p, t.last.To.At)
+		t.count(t.last.To.At)
 	}
 	first, _ := h.From.Latest()
 	t.seen = span{cmp.Or(t.seen.From, first), keyspace.Later(t.seen.To, end)}
@@ -52,12 +53,12 @@ func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 	if begun(h) && !t.vague(h) && !suspicious(h) {
 		t.learn(max(0, end.Sub(began(h))))
 	}
-	switch f := t.faultOf(p, h, end); {
+	switch f := t.faultOf(h, end); {
 	case known, f.cause != "" && f.cause != Expired:
 		t.addFault(f)
 	case f.cause != "" || h.End.Proof != holds.NoProof && end.Sub(began(h)) >= minSlow: // a usual hold says more
 		f.From = began(h)
-		f.price(p)
+		t.price(&f)
 		t.pending = append(t.pending, f)
 	}
 	if len(t.pending) > 0 && (t.usual().known() || len(t.pending) > keptHolds) {
@@ -66,7 +67,7 @@ func (b *Builder) judge(h *holds.Hold, p holds.Past) {
 		}
 		t.pending = nil
 	}
-	t.last, t.free = h, h.End.Proof != holds.NoProof && !slices.ContainsFunc(p.Holds, (*holds.Hold).Lasts)
+	t.last, t.free = h, h.End.Proof != holds.NoProof && !slices.ContainsFunc(t.Holds, (*holds.Hold).Lasts)
 }
 
 // learn adds how long a usual hold lasted.
@@ -91,30 +92,30 @@ func (t *track) usual() Usual {
 }
 
 // count adds the waits until a time.
-func (t *track) count(p holds.Past, to time.Time) {
+func (t *track) count(to time.Time) {
 	if !to.After(t.counted) {
 		return
 	}
-	w := p.Waiting(t.counted, to)
+	w := t.Waiting(t.counted, to)
 	t.waited.Total, t.waited.Any, t.waited.Most = t.waited.Total+w.Total, t.waited.Any+w.Any, max(t.waited.Most, w.Most)
 	t.counted = to
 }
 
 // follow tells the faults which hold came next, and records the time before if the lock was free for too long.
-func (t *track) follow(p holds.Past) {
+func (t *track) follow() {
 	for _, all := range [][]fault{t.faults, t.pending} {
 		for i := range all {
 			if f := &all[i]; f.next == nil && !f.hold.Shared {
-				f.next, _ = p.After(f.hold)
+				f.next, _ = t.After(f.hold)
 			}
 		}
 	}
 	if !t.free {
 		return
 	}
-	if next, ok := p.After(t.last); ok {
+	if next, ok := t.After(t.last); ok {
 		t.free = false
-		f := t.freeUntil(p, began(next))
+		f := t.freeUntil(began(next))
 		f.next = next
 		t.addFault(f)
 	}
@@ -122,9 +123,9 @@ func (t *track) follow(p holds.Past) {
 
 // freeUntil returns the fault of a lock that no client held until a time, although some waited. It ends when
 // the last of them stops to wait.
-func (t *track) freeUntil(p holds.Past, until time.Time) (f fault) {
+func (t *track) freeUntil(until time.Time) (f fault) {
 	freed := t.last.To.At
-	w := p.Waiting(freed, until)
+	w := t.Waiting(freed, until)
 	if w.Any < freeTooLong {
 		return f
 	}
@@ -246,8 +247,8 @@ func (b *Builder) Load(in io.Reader) (add func()) {
 // load adds the frames of an index.
 func (b *Builder) load(i *index) {
 	for _, l := range i.Locks {
-		if b.track(l.Lock, l.Format) != nil {
-			b.past.Take(l)
+		if t := b.track(l.Lock, l.Format); t != nil {
+			b.past.Take(t.Account, l)
 		}
 	}
 	for _, n := range i.Notices {

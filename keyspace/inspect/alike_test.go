@@ -69,7 +69,7 @@ func TestTheNumberOfClassesIsBounded(t *testing.T) {
 	}
 	check.True(t, len(a.counts) <= maxClasses && len(a.crowded) <= maxClasses && len(a.used) <= maxClasses,
 		"%d classes are counted, %d crowded, %d used", len(a.counts), len(a.crowded), len(a.used))
-	var none *alike
+	var none alike
 	none.add("job:*", 1000)
 	none.use("job:1")
 	none.endPass()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ type meteredConn struct {
 	rdb         Client
 	denied      *deniedCommands
 	answer      *lastAnswer
-	meter       *Meter   // may be nil
+	meter       *Meter
 	cluster     *Cluster // nil = keys on other nodes are not read
 	addr        string
 	cost        keyspace.Cost
@@ -48,6 +49,8 @@ type meteredConn struct {
 	networkTime time.Duration // the rest of the time of the last round trip
 
 	listsAll bool // CLIENT LIST takes no IDs: Redis 6.0
+
+	aboard func(ctx context.Context, p redis.Pipeliner) (answered func(by map[redis.Cmder]string)) // adds commands to each pipeline; nil: it adds none
 
 	answeredBy map[redis.Cmder]string // by command of the last pipeline: the other node that answered
 }
@@ -60,6 +63,10 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	p := c.rdb.Pipeline()
 	before := p.Time(ctx)
 	fill(p)
+	answered := func(map[redis.Cmder]string) {}
+	if c.aboard != nil {
+		answered = c.aboard(ctx, p)
+	}
 	after := p.Time(ctx)
 	waited := c.cost.WaitTime
 	if err := c.send(ctx, what, p); err != nil {
@@ -71,6 +78,7 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	c.networkTime = waited - c.serverTime
 	c.cost.ServerTime += c.serverTime
 	c.meter.busy(c.serverTime)
+	answered(c.answeredBy)
 	return nil
 }
 
@@ -200,20 +208,14 @@ func (l *lastAnswer) time() time.Time {
 // does not have. It is safe for concurrent use.
 type deniedCommands struct {
 	mu       sync.Mutex
-	commands []string        // sorted
-	unknown  map[string]bool // the commands that the server does not have
+	commands map[string]bool // true = the server does not have the command
 }
 
 // record records a denied command.
 func (d *deniedCommands) record(command string, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if isUnknownCommand(why) {
-		addTo(&d.unknown, command)
-	}
-	if i, known := slices.BinarySearch(d.commands, command); !known {
-		d.commands = slices.Insert(d.commands, i, command)
-	}
+	d.commands[command] = isUnknownCommand(why)
 }
 
 // count returns the number of denied commands.
@@ -227,16 +229,17 @@ func (d *deniedCommands) count() int {
 func (d *deniedCommands) has(command string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Contains(d.commands, command)
+	_, denied := d.commands[command]
+	return denied
 }
 
 // optionalCommands have a substitute: without them more data is read, or deadlines are
 // less exact, but no lock is missed. Or they read a key: then the unread keys tell what is missed.
-var optionalCommands = [...]string{cmdClient, "cluster info", "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember",
+var optionalCommands = [...]string{cmdClient, "cluster info", "exists", "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember",
 	"get", "getrange", "hgetall", "hlen", "hscan", "llen", "lrange", "pttl", "scard", "sscan", "strlen", "xlen", "xrange", "zcard", "zrange"}
 
 // lenientCommands may fail in any way: each has its own result.
-var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject, "info"}
+var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject, "exists", "info"}
 
 // cmdMemory reports the size of a value. Servers other than Redis may not have it; then
 // sizes are not checked.
@@ -248,8 +251,8 @@ func (d *deniedCommands) problems() (all []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, unknown := range []bool{false, true} {
-		names := slices.DeleteFunc(slices.Clone(d.commands), func(c string) bool {
-			return slices.Contains(optionalCommands[:], c) || d.unknown[c] != unknown
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(d.commands)), func(c string) bool {
+			return slices.Contains(optionalCommands[:], c) || d.commands[c] != unknown
 		})
 		if len(names) > 0 {
 			all = append(all, deniedBecause(unknown, strings.Join(names, ", ")))
@@ -303,12 +306,6 @@ func isTransient(err error) bool {
 // errRestarted means that the cursors are invalid and that the reasons of ended holds
 // are unknown.
 var errRestarted = errors.New("the server was restarted during the read; try again")
-
-// isTimeout reports whether a server did not answer in time.
-func isTimeout(err error) bool {
-	timeout, network := errors.AsType[net.Error](err)
-	return network && timeout.Timeout()
-}
 
 // hasEnded reports whether ctx has ended or its deadline has passed, which a connection
 // may notice first.

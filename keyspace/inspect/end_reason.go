@@ -57,7 +57,7 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 	case c.of[key].evicted:
 		return ending{kind: keyspace.Evicted}, nil
 	case w.provesRelease(was.lock, c.of[key]):
-		w.noteReleased(was, c.of[key].toWaiter)
+		w.noteReleased(was.lock, c.of[key].toWaiter)
 		return ending{kind: keyspace.Released}, nil
 	case lost:
 		return ending{kind: keyspace.Lost}, nil
@@ -179,9 +179,13 @@ func (w *Watcher) provesRelease(l *keyspace.Lock, c change) bool {
 const maxUnread = maxReportDelay
 
 // releaseAnnounced reports whether a release of a lock would have been published and the
-// message received.
+// message received. For a lock without a known release, other locks of the same format and
+// family decide.
 func (w *Watcher) releaseAnnounced(was candidate) bool {
-	always, known := w.releaseReported(was.lock)
+	always, known := w.endings.published.Get(was.lock.ID())
+	if !known {
+		always, known = w.endings.published.Get(familyID(was.lock))
+	}
 	waiting := slices.ContainsFunc(was.lock.Waiters, func(one keyspace.Waiter) bool { return one.Expires.IsZero() || one.Expires.After(w.reader.conn.now) })
 	channel, conn := was.format.ReleaseChannel, w.tracking.conn
 	return known && (always || waiting) && channel != nil && conn != nil && !slices.Contains(conn.current().denied, channel.Pattern)
@@ -189,21 +193,11 @@ func (w *Watcher) releaseAnnounced(was candidate) bool {
 
 // noteReleased records that the release of a lock was published, to all subscribers or
 // to one waiter.
-func (w *Watcher) noteReleased(was candidate, toWaiter bool) {
-	for _, id := range []keyspace.ID{was.lock.ID(), familyID(was.lock)} {
+func (w *Watcher) noteReleased(l *keyspace.Lock, toWaiter bool) {
+	for _, id := range []keyspace.ID{l.ID(), familyID(l)} {
 		always, known := w.endings.published.Get(id)
 		w.endings.published.Put(id, (always || !known) && !toWaiter)
 	}
-}
-
-// releaseReported reports whether releases of a lock are published, and whether that is
-// so without waiters. For a lock without a known release, other locks of the same
-// format and family decide.
-func (w *Watcher) releaseReported(l *keyspace.Lock) (always, known bool) {
-	if always, known = w.endings.published.Get(l.ID()); known {
-		return always, true
-	}
-	return w.endings.published.Get(familyID(l))
 }
 
 // familyID stands for all locks of one format and key family on a server.

@@ -31,17 +31,9 @@ type prefilter struct {
 	unread    unread
 	threshold keyspace.Confidence // confidence that needs no second sign
 	weakHits  int                 // number of passed keys below the threshold
-	alike     *alike              // counts of possible locks; nil = they are not counted
+	alike     *alike              // counts of possible locks
 	idles     bool                // ask for the idle times of strings, before a read resets them
-}
-
-// newPrefilter returns a prefilter for the formats of an index. A first piece of a
-// stream would tell no more than its name.
-func newPrefilter(x *formatIndex, atLeast keyspace.Confidence, possible *possibleLocks) prefilter {
-	return prefilter{
-		index: x, atLeast: atLeast, threshold: atLeast, unread: make(unread), confirmed: possible.confirmed, alike: possible.alike,
-		guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true},
-	}
+	deadlines bool                // ask for the deadlines of strings: most keys pass, and a short one needs no further read then
 }
 
 // merge adds the results of the workers.
@@ -84,6 +76,8 @@ type probe struct {
 	typeCmd   *redis.StatusCmd
 	idleCmd   *redis.DurationCmd // before valueCmd; nil = its idle time is not asked for
 	valueCmd  *redis.StringCmd
+	clock     *redis.TimeCmd // before valueCmd; nil: the deadline is not asked for
+	expiry    *redis.IntCmd  // after valueCmd, if clock is set
 }
 
 // run filters names until the channel is closed.
@@ -114,8 +108,12 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 		return nil
 	}
 	err := w.conn.pipelined(ctx, "probe keys", func(pipe redis.Pipeliner) {
+		var clock *redis.TimeCmd
 		for i := range w.probes {
-			w.addProbe(ctx, pipe, &w.probes[i])
+			if w.filter.deadlines && i%keysPerClock == 0 {
+				clock = pipe.Time(ctx)
+			}
+			w.addProbe(ctx, pipe, &w.probes[i], clock)
 		}
 	})
 	if err != nil {
@@ -153,9 +151,9 @@ func (w *filterWorker) guessType(of keyShape) string {
 	return w.filter.guesses.guess(of)
 }
 
-// addProbe queues the command of a probe.
-func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *probe) {
-	p.typeCmd, p.valueCmd = nil, nil
+// addProbe queues the commands of a probe. With a clock it asks for the deadline of a string.
+func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *probe, clock *redis.TimeCmd) {
+	p.typeCmd, p.valueCmd, p.clock = nil, nil, nil
 	if p.typ == "" || !p.typeKnown && (w.probeDenied(p.typ) || w.filter.index.needOf(p.name, p.typ) != needProbe) {
 		p.typeCmd = pipe.Type(ctx, p.name)
 		return
@@ -165,6 +163,10 @@ func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *pr
 	}
 	p.valueCmd = p.firstPiece(ctx)
 	_ = pipe.Process(ctx, p.valueCmd) // it only queues; an error is returned when the pipeline is sent
+	if clock != nil && p.typ == "string" {
+		p.clock, p.expiry = clock, redis.NewIntCmd(ctx, "pexpiretime", p.name)
+		_ = pipe.Process(ctx, p.expiry)
+	}
 }
 
 // probeDenied reports whether the server does not return first pieces of a type.
@@ -214,7 +216,13 @@ func (w *filterWorker) onProbe(p *probe) {
 		if sure < atLeast || sure < enough && w.skips(p.name) {
 			return
 		}
-		w.passed = append(w.passed, candidate{name: p.name, typ: p.typ, idle: p.idle(), probed: piece})
+		c := candidate{name: p.name, typ: p.typ, idle: p.idle(), probed: piece}
+		if p.clock != nil && len(piece) < probeBytes { // it is the whole value
+			size := new(redis.IntCmd)
+			size.SetVal(int64(len(piece)))
+			c.entry = w.conn.entryOf(keyRead{candidate: &c, clock: p.clock, value: p.valueCmd, size: size, expiry: p.expiry}, w.conn.answeredBy)
+		}
+		w.passed = append(w.passed, c)
 		if sure < w.filter.threshold {
 			w.weakHits++
 		}
@@ -241,7 +249,7 @@ func (p *probe) idle() uint32 {
 
 // skips reports whether a possible lock is one of too many alike, and counts it.
 func (w *filterWorker) skips(key string) bool {
-	if w.filter.alike == nil || w.filter.confirmed[key] != "" {
+	if w.filter.alike.counts == nil || w.filter.confirmed[key] != "" {
 		return false
 	}
 	class := keyspace.AlikeClass(key)

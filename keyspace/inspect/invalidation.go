@@ -75,27 +75,30 @@ type changes struct {
 
 // change is what was received of a key. Its times are on the local clock.
 type change struct {
-	since    time.Time // first report
-	repeated time.Time // last report, if there was more than one
-	released time.Time // first message that the lock was released; zero = none
-	toWaiter bool      // a message was published to one waiter only
-	evicted  bool      // the server evicted the key
+	since    time.Time  // first report
+	repeated time.Time  // last report, if there was more than one
+	released time.Time  // first message that the lock was released; zero = none
+	toWaiter bool       // a message was published to one waiter only
+	evicted  bool       // the server evicted the key
+	ahead    *candidate // the key as it was read after these reports, as far as it was; nil = it was not
 }
 
-// add adds a later change of a key.
-func (c *changes) add(key string, later change) {
+// add adds a change of a key.
+func (c *changes) add(key string, more change) {
 	was, known := c.of[key]
 	if known {
-		later.since, later.repeated = was.since, cmp.Or(later.repeated, later.since)
-		later.released = cmp.Or(was.released, later.released)
-		later.toWaiter, later.evicted = later.toWaiter || was.toWaiter, later.evicted || was.evicted
+		more.repeated = keyspace.Later(keyspace.Later(was.repeated, more.repeated), keyspace.Later(was.since, more.since))
+		more.since = keyspace.Earliest(was.since, more.since)
+		more.released = keyspace.Earliest(was.released, more.released)
+		more.ahead = cmp.Or(more.ahead, was.ahead)
+		more.toWaiter, more.evicted = more.toWaiter || was.toWaiter, more.evicted || was.evicted
 	} else {
 		c.keys = append(c.keys, key)
 	}
 	if c.of == nil {
 		c.of = make(map[string]change)
 	}
-	c.of[key] = later
+	c.of[key] = more
 }
 
 // reports returns how many changes of a key were reported: none, one, or two for more.
@@ -108,14 +111,6 @@ func (c *changes) reports(key string) int {
 	default:
 		return 2
 	}
-}
-
-// addTo adds a key to a set.
-func addTo(set *map[string]bool, key string) {
-	if *set == nil {
-		*set = make(map[string]bool)
-	}
-	(*set)[key] = true
 }
 
 // dialInvalidations connects to the server of a client as the same user. It returns at
@@ -382,9 +377,12 @@ func (c *invalidationConn) dispatch(m *redis.Message) {
 }
 
 // notify wakes the reader of wake.
-func (c *invalidationConn) notify() {
+func (c *invalidationConn) notify() { wakeUp(c.wake) }
+
+// wakeUp wakes the reader of a channel of capacity 1.
+func wakeUp(wake chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }

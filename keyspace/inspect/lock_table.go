@@ -357,7 +357,7 @@ func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ)
 	w.report(d.Events)
 	w.locks.put(was, now, w.nextDeadline(*now.lock))
 	w.tracking.coverage.learn(&now)
-	if w.stepTime() > shortScanTime {
+	if w.isSlow() {
 		if len(w.locks.strings) >= maxIgnored {
 			clear(w.locks.strings)
 		}

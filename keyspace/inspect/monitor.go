@@ -237,17 +237,17 @@ var commandEvidence = map[string]string{
 // judge parses a line of MONITOR. ok is false if it does not have the key and the token, each as
 // an argument of its own.
 func (q MonitorQuery) judge(line string) (s Sighting, ok bool) {
-	s, args, ok := parseMonitorLine(line, q.DB)
-	if !ok {
+	c, whole := parseMonitorCommand(line)
+	if !whole || c.DB != q.DB || c.Addr == "" { // a script has no address
 		return Sighting{}, false
 	}
+	args := c.Args[1:]
 	key := slices.Index(args, q.Key)
 	if key < 0 {
 		return Sighting{}, false
 	}
-	others := slices.Delete(args, key, key+1)
-	s.Doubt = doubt(s.Command, others)
-	return s, slices.Contains(others, q.Token)
+	others, command := slices.Delete(args, key, key+1), strings.ToLower(c.Args[0])
+	return Sighting{Addr: c.Addr, Command: command, At: c.At, Doubt: doubt(command, others)}, slices.Contains(others, q.Token)
 }
 
 // doubt returns why a command with the token does not prove that its client is the holder.
@@ -279,21 +279,11 @@ func (q MonitorQuery) changes(line string) bool {
 // changing are the commands of scripts that change a lock without its token.
 var changing = []string{"del", "unlink", "expire", "pexpire", "expireat", "pexpireat", "getdel"}
 
-// parseMonitorLine parses a line such as
+// parseMonitorCommand parses a line such as
 //
 //	+1700000000.123456 [0 127.0.0.1:52312] "EVALSHA" "…" "1" "lock:a" "…"
 //
-// args are the arguments behind the command. ok is false for a command of a script, or of
-// another database, and if the line is not whole.
-func parseMonitorLine(line string, db int) (s Sighting, args []string, ok bool) {
-	c, ok := parseMonitorCommand(line)
-	if !ok || c.DB != db || c.Addr == "" {
-		return Sighting{}, nil, false
-	}
-	return Sighting{Addr: c.Addr, Command: strings.ToLower(c.Args[0]), At: c.At}, c.Args[1:], true
-}
-
-// parseMonitorCommand parses a line of MONITOR. ok is false if it is not whole.
+// ok is false if it is not whole.
 func parseMonitorCommand(line string) (c Command, ok bool) {
 	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
 	client, command, ok := strings.Cut(rest, `] "`)
@@ -331,59 +321,46 @@ func monitorArgs(text string) (args []string, whole bool) {
 	}
 }
 
-// monitorArg parses one quoted argument at the beginning of a text. Valkey 8.1 does not escape a quotation mark
-// within: one that nothing or another argument follows is the end.
+// monitorArg parses one quoted argument at the beginning of a text.
 func monitorArg(text string) (arg, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		return "", "", false
 	}
-	var b strings.Builder
-	for i := 1; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"' && (i+1 == len(text) || strings.HasPrefix(text[i+1:], ` "`)):
-			return b.String(), text[i+1:], true
-		case c != '\\':
-			b.WriteByte(c)
-		case i+3 < len(text) && text[i+1] == 'x':
-			n, err := strconv.ParseUint(text[i+2:i+4], 16, 8)
-			if err != nil {
-				return "", "", false
-			}
-			b.WriteByte(byte(n))
-			i += 3
-		case i+1 < len(text):
-			i++
-			escaped, special := monitorEscapes[text[i]]
-			if !special {
-				escaped = text[i]
-			}
-			b.WriteByte(escaped)
-		}
+	end := 1 + quoted([]byte(text[1:]))
+	if end == 0 {
+		return "", "", false
 	}
-	return "", "", false
+	var b strings.Builder
+	for within := text[1:end]; within != ""; {
+		if within[0] != '\\' { // also a quotation mark: Valkey 8.1 does not escape it
+			b.WriteByte(within[0])
+			within = within[1:]
+			continue
+		}
+		c, _, tail, err := strconv.UnquoteChar(within, '"')
+		if err != nil {
+			return "", "", false
+		}
+		b.WriteByte(byte(c))
+		within = tail
+	}
+	return b.String(), text[end+1:], true
 }
 
-// monitorEscapes are the letters behind a backslash.
-var monitorEscapes = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'b': '\b'}
+// monitorEscapes are the characters that are a letter behind a backslash, and the letters.
+const monitorEscapes, monitorLetters = "\n\r\t\a\b", "nrtab"
 
 // monitorText returns a text as MONITOR prints it within quotation marks.
 func monitorText(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		switch c := s[i]; {
+		case strings.IndexByte(monitorEscapes, c) >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(monitorLetters[strings.IndexByte(monitorEscapes, c)])
 		case c == '\\', c == '"':
 			b.WriteByte('\\')
 			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c == '\r':
-			b.WriteString(`\r`)
-		case c == '\t':
-			b.WriteString(`\t`)
-		case c == '\a':
-			b.WriteString(`\a`)
-		case c == '\b':
-			b.WriteString(`\b`)
 		case c < ' ' || c > '~':
 			fmt.Fprintf(&b, `\x%02x`, c)
 		default:

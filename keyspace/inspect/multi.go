@@ -78,7 +78,9 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	s := keyspace.Merge(parts, opts)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
-		s.Events = slices.DeleteFunc(keyspace.Diff(m.last, s), m.followsStep)
+		s.Events = slices.DeleteFunc(keyspace.Diff(m.last, s), func(e keyspace.Event) bool { // a step of the clock of a server moves its deadlines
+			return e.Kind == keyspace.Renewed && slices.ContainsFunc(e.Lock.Votes, func(v keyspace.Vote) bool { return m.steps[v.Node] })
+		})
 	}
 	clear(m.steps)
 	s.Cost.OwnTime += time.Since(began)
@@ -182,11 +184,6 @@ func addLateMoves(parts []keyspace.Part) {
 			m.Came[slot] = !m.Went[slot]
 		}
 	}
-}
-
-// followsStep reports whether an event may only show that the clock of a server was set, which moves its deadlines.
-func (m *MultiSource) followsStep(e keyspace.Event) bool {
-	return e.Kind == keyspace.Renewed && slices.ContainsFunc(e.Lock.Votes, func(v keyspace.Vote) bool { return m.steps[v.Node] })
 }
 
 // noDifference is how much two clocks may differ and count as one.

@@ -72,11 +72,14 @@ const idlesOf = 100_000
 // glob. Everything but the clock is optional.
 func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scanPass, error) {
 	p := &scanPass{
-		server:   keyspace.Server{Addr: s.node},
-		budget:   s.opts.Budget,
-		conn:     s.newConn(),
-		newConn:  s.newConn,
-		filter:   newPrefilter(s.index, s.opts.MinConfidence, possible),
+		server:  keyspace.Server{Addr: s.node},
+		budget:  s.opts.Budget,
+		conn:    s.newConn(),
+		newConn: s.newConn,
+		filter: prefilter{
+			index: s.index, atLeast: s.opts.MinConfidence, threshold: s.opts.MinConfidence, unread: make(unread), confirmed: possible.confirmed, alike: possible.alike,
+			guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true}, // a first piece would tell no more than the name
+		},
 		reader:   s.reader(),
 		possible: possible,
 		cursors:  cursors{count: firstCount},
@@ -174,6 +177,8 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 		for _, w := range workers {
 			found = append(found, w.passed...)
 		}
+		again := p.pause != nil && !p.worstFirst // a pause of a later pass may take the report that a lock has changed since its probe
+		p.filter.deadlines = !again && p.reader.exact() && int64(2*len(found)) > next.visited-p.cursors.visited
 		found, later, err = p.deferSome(ctx, found)
 	}
 	if err == nil {
@@ -201,7 +206,15 @@ func (p *scanPass) deferSome(ctx context.Context, page []candidate) (now []candi
 		return page, nil, nil
 	}
 	later = p.deferred
-	for some := range slices.Chunk(page, batchSize) {
+	var unread []candidate
+	for _, c := range page {
+		if c.entry != nil {
+			now = append(now, c)
+		} else {
+			unread = append(unread, c)
+		}
+	}
+	for some := range slices.Chunk(unread, batchSize) {
 		ttls := make([]*redis.DurationCmd, len(some))
 		err := p.reader.conn.pipelined(ctx, "get the TTLs of keys", func(pipe redis.Pipeliner) {
 			for i, c := range some {
@@ -341,19 +354,8 @@ const (
 // done reports whether the SCAN is over.
 func (c *cursor) done() bool { return c.atEnd || c.gaveUp }
 
-// accept moves the cursor past a page that was requested with COUNT count. It returns
-// the names on the page and the number of keys that it adds to the progress: together
-// they add up to the number of keys at the start.
-func (c *cursor) accept(page *redis.ScanCmd, count int64) (names []string, visited int64, err error) {
-	names, next, err := page.Result()
-	if err != nil {
-		return nil, 0, fmt.Errorf("scan keys: %w", err)
-	}
-	c.pos = next
-	return names, c.advance(count), nil
-}
-
-// advance records a page.
+// advance records a page that was requested with COUNT count and ends at pos. It returns the number
+// of keys that the page adds to the progress: together they add up to the number of keys at the start.
 func (c *cursor) advance(count int64) int64 {
 	before := min(c.scanned, c.keys)
 	c.scanned += count
@@ -417,12 +419,12 @@ func (cs *cursors) nextPage(ctx context.Context, conn *meteredConn) (names []str
 		if reply == nil {
 			continue
 		}
-		some, visited, err := cs.all[i].accept(reply, cs.count)
+		some, next, err := reply.Result()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("scan keys: %w", err)
 		}
-		names = append(names, some...)
-		cs.visited, cs.names = cs.visited+visited, cs.names+int64(len(some))
+		names, cs.all[i].pos = append(names, some...), next
+		cs.visited, cs.names = cs.visited+cs.all[i].advance(cs.count), cs.names+int64(len(some))
 	}
 	cs.count = nextCount(cs.count, conn.serverTime/time.Duration(sent))
 	return names, nil

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,39 @@ func TestAFormatIsFoundByEachOfItsBeginningsAndByNoOther(t *testing.T) {
 	}
 }
 
+// aYearOn is a deadline in a year, in ms since 1970.
+var aYearOn = time.Now().Add(365 * 24 * time.Hour).UnixMilli()
+
+// longValue is the value of a lock that a probe does not read whole.
+var longValue = "token:" + strings.Repeat("1", probeBytes)
+
+// Where most keys are locks, a probe has the whole short value and its deadline: no further read is sent.
+func TestAShortValueIsReadOnceWhereMostKeysAreLocks(t *testing.T) {
+	t.Parallel()
+	rdb, meter := realServer(t), new(Meter)
+	const locks = 6_000
+	pipe := rdb.Pipeline()
+	for i := range locks {
+		pipe.Set(t.Context(), fmt.Sprint("lock:", i), fmt.Sprint("token:", i), 0)
+		pipe.PExpireAt(t.Context(), fmt.Sprint("lock:", i), time.UnixMilli(aYearOn+int64(i)))
+	}
+	pipe.Set(t.Context(), "lock:long", longValue, 0)
+	check.Must(pipe.Exec(t.Context()))(t)
+	s := NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Budget: NewBudget(0.99), Meter: meter})
+	snap := check.Must(s.Scan(t.Context()))(t)
+	check.Equal(t, len(snap.Locks), locks+1, "locks")
+	for _, l := range snap.Locks {
+		if n := int64(0); l.Key != "lock:long" {
+			_, _ = fmt.Sscanf(l.Key, "lock:%d", &n)
+			late := l.Expires.Sub(time.UnixMilli(aYearOn + n))
+			check.True(t, l.SoleHolder() == fmt.Sprint("token:", n) && late.Abs() <= keyspace.DeadlineJitter, "%s of %s ends %v late", l.Key, l.SoleHolder(), late)
+		}
+	}
+	if sent := meter.Usage().Commands; !s.denied.has("pexpiretime") {
+		check.True(t, sent["getrange"] > locks && sent["getrange"] < locks+locks/2, "%d values are read by %d commands", locks, sent["getrange"])
+	}
+}
+
 // With very many locks, those that never expire are found first, whatever SCAN returns first.
 func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 	t.Parallel()
@@ -162,7 +196,7 @@ func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 		if i >= locks-worst {
 			ttl = 0
 		}
-		pipe.Set(t.Context(), fmt.Sprint("lock:", i), "token:1", ttl)
+		pipe.Set(t.Context(), fmt.Sprint("lock:", i), longValue, ttl)
 	}
 	check.Must(pipe.Exec(t.Context()))(t)
 	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Budget: NewBudget(0.99)})) // a page at a time

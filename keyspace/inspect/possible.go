@@ -50,7 +50,7 @@ type observed struct {
 }
 
 func newPossibleLocks(shown keyspace.Confidence, keepAlike bool) *possibleLocks {
-	p := &possibleLocks{shown: shown, observed: make(map[string]*observed), confirmed: make(confirmedKeys)}
+	p := &possibleLocks{shown: shown, observed: make(map[string]*observed), confirmed: make(confirmedKeys), alike: &alike{}}
 	if shown < enough && !keepAlike {
 		p.alike = newAlike()
 	}
@@ -60,9 +60,7 @@ func newPossibleLocks(shown keyspace.Confidence, keepAlike bool) *possibleLocks 
 // atLeast returns the confidence that a key needs to be read after a number of visited keys,
 // of which the pass has read some with a weak probe.
 func (p *possibleLocks) atLeast(visited int64, weakReads int) keyspace.Confidence {
-	if p.alike != nil {
-		p.alike.sample = len(p.observed) < maxObserved
-	}
+	p.alike.sample = len(p.observed) < maxObserved
 	if weakReads >= maxWeakReads && !p.capped {
 		p.capped, p.resumeAt = true, visited
 	}
@@ -114,7 +112,7 @@ func canConfirm(c candidate, now time.Time) bool {
 
 // countKnown counts the possible locks that a watcher knows, which a pass does not read.
 func (p *possibleLocks) countKnown(known lockSet) {
-	if p.alike == nil {
+	if p.alike.counts == nil {
 		return
 	}
 	for key, c := range known {
@@ -312,7 +310,7 @@ const (
 
 // alike counts the possible locks of each class. A class of which there are many is crowded:
 // its keys are not shown, and not even read, unless one was seen to behave as a lock. Crowded
-// classes are sampled, so that their behaviour is seen. A nil alike counts nothing.
+// classes are sampled, so that their behaviour is seen. The zero value counts nothing.
 type alike struct {
 	counts  map[string]int  // possible locks of this pass
 	crowded map[string]int  // crowded classes, with the number of keys in the last pass
@@ -328,16 +326,13 @@ func newAlike() *alike {
 
 // isCrowded reports whether the possible locks of the class of a key are not shown.
 func (a *alike) isCrowded(class string) bool {
-	if a == nil {
-		return false
-	}
 	_, crowded := a.crowded[class]
 	return crowded
 }
 
 // add counts keys of a class.
 func (a *alike) add(class string, n int) {
-	if a == nil || a.used[class] || a.counts[class] == 0 && len(a.counts) >= maxClasses {
+	if a.counts == nil || a.used[class] || a.counts[class] == 0 && len(a.counts) >= maxClasses {
 		return
 	}
 	a.counts[class] += n
@@ -361,7 +356,7 @@ func (a *alike) skips(class string, number int) bool {
 
 // use notes that a key has behaved as a lock: those of its class are shown again.
 func (a *alike) use(key string) {
-	if a == nil {
+	if a.counts == nil {
 		return
 	}
 	if len(a.used) >= maxClasses {
@@ -376,7 +371,7 @@ func (a *alike) use(key string) {
 
 // takeFresh returns the classes that are crowded since the last call.
 func (a *alike) takeFresh() map[string]bool {
-	if a == nil || len(a.fresh) == 0 {
+	if len(a.fresh) == 0 {
 		return nil
 	}
 	fresh := a.fresh
@@ -386,9 +381,6 @@ func (a *alike) takeFresh() map[string]bool {
 
 // endPass ends the count of a pass. A class stays crowded until its keys are much fewer.
 func (a *alike) endPass() {
-	if a == nil {
-		return
-	}
 	maps.DeleteFunc(a.crowded, func(class string, _ int) bool { return a.counts[class] <= keyspace.MaxAlike/2 })
 	for class := range a.crowded {
 		a.crowded[class] = a.counts[class]
@@ -399,7 +391,7 @@ func (a *alike) endPass() {
 
 // problems says which keys are not shown.
 func (a *alike) problems() []string {
-	if a == nil || len(a.crowded) == 0 {
+	if len(a.crowded) == 0 {
 		return nil
 	}
 	return []string{keyspace.AlikeProblem(a.crowded)}

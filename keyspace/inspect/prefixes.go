@@ -79,7 +79,7 @@ const (
 )
 
 // patterns are key names that differ in their first part, such as "<random>:lock". No
-// prefix covers them. The zero value is empty.
+// prefix covers them.
 type patterns struct {
 	firsts map[string]map[string]bool // by pattern: its first parts so far
 	learnt map[string]bool
@@ -94,8 +94,8 @@ func (p *patterns) learn(key string) map[string]bool {
 	}
 	firsts := p.firsts[pattern]
 	if firsts == nil {
-		if p.firsts == nil || len(p.firsts) >= maxPatterns {
-			p.firsts = make(map[string]map[string]bool)
+		if len(p.firsts) >= maxPatterns {
+			clear(p.firsts)
 		}
 		firsts = make(map[string]bool)
 		p.firsts[pattern] = firsts
@@ -105,7 +105,7 @@ func (p *patterns) learn(key string) map[string]bool {
 		return nil
 	}
 	delete(p.firsts, pattern)
-	addTo(&p.learnt, pattern)
+	p.learnt[pattern] = true
 	return firsts
 }
 
@@ -161,7 +161,10 @@ type coverage struct {
 }
 
 func newCoverage() coverage {
-	return coverage{prefixes: make(prefixes), uncovered: make(map[string]bool)}
+	return coverage{
+		prefixes: make(prefixes), uncovered: make(map[string]bool),
+		patterns: patterns{firsts: make(map[string]map[string]bool), learnt: make(map[string]bool)},
+	}
 }
 
 // learn makes the next connection cover a lock and its companions.

@@ -72,10 +72,11 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 	if err == nil && r.timesFields.Load() {
 		err = r.readFieldDeadlines(ctx, matched)
 	}
-	if err = errors.Join(err, both.Wait()); err == nil {
-		counted()
+	if err = errors.Join(err, both.Wait()); err != nil {
+		return nil, err
 	}
-	return matched, err
+	counted()
+	return matched, nil
 }
 
 // match sets the format of a key that was read, and reports whether it may be a lock. The
@@ -179,7 +180,7 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 func (r *reader) read(ctx context.Context, all []candidate) error {
 	var each []*candidate
 	for i := range all {
-		if all[i].entry == nil { // else it was read with its type
+		if all[i].entry == nil { // else it was read with its type, or as a probe
 			each = append(each, &all[i])
 		}
 	}
@@ -208,7 +209,7 @@ func (r *reader) read(ctx context.Context, all []candidate) error {
 
 // take sets the entry of a key, or notes why it could not be read.
 func (r *reader) take(q keyRead) {
-	q.entry = r.entryOf(q)
+	q.entry = r.conn.entryOf(q, r.conn.answeredBy)
 	switch {
 	case q.entry != nil:
 	case q.expiry.Val() == -2: // it is gone
@@ -219,14 +220,14 @@ func (r *reader) take(q keyRead) {
 	}
 }
 
-// entryOf returns the entry of a key; nil: it could not be read.
-func (r *reader) entryOf(q keyRead) *keyspace.Entry {
+// entryOf returns the entry of a key, which another node may have answered; nil: it could not be read.
+func (c *meteredConn) entryOf(q keyRead, answeredBy map[redis.Cmder]string) *keyspace.Entry {
 	e, ok := q.result()
 	if !ok {
 		return nil
 	}
-	e.Node = r.conn.answeredBy[q.expiry]
-	if !e.Expires.IsZero() && q.after != nil && (r.conn.denied.has("time") || e.Node != "") {
+	e.Node = answeredBy[q.expiry]
+	if !e.Expires.IsZero() && q.after != nil && (c.denied.has("time") || e.Node != "") {
 		e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
 	}
 	return &e
@@ -459,8 +460,12 @@ func (r *reader) checkSizes(ctx context.Context, all []*candidate) error {
 		}
 		for i, c := range some {
 			c.absent = errors.Is(weights[i].Err(), redis.Nil)
-			c.oversized = c.typ != "string" && isOversized(weights[i].Val(), sizes[i].Val())
-			c.small = r.substituted(c.typ) && sizes[i].Err() == nil && sizes[i].Val() <= smallSizes[c.typ]
+			weight, size := weights[i].Val(), sizes[i].Val()
+			if size > maxElements { // only the first are read
+				weight = weight / size * maxElements
+			}
+			c.oversized = c.typ != "string" && weight > maxElementBytes
+			c.small = r.substituted(c.typ) && sizes[i].Err() == nil && size <= smallSizes[c.typ]
 		}
 	}
 	return nil
@@ -468,11 +473,3 @@ func (r *reader) checkSizes(ctx context.Context, all []*candidate) error {
 
 // collections are the types with elements.
 var collections = [...]string{"hash", "list", "set", "zset", "stream"}
-
-// isOversized reports whether the first elements of a value are too large to read.
-func isOversized(bytes, size int64) bool {
-	if size > maxElements {
-		bytes = bytes / size * maxElements
-	}
-	return bytes > maxElementBytes
-}

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +17,12 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	if err := w.verifyServer(ctx); err != nil {
 		return err
 	}
+	w.tracking.receive()
+	for n := 0; w.isSlow() && (n == 0 && len(w.tracking.pending.keys) > 0 || n < 2 && len(w.measuredAhead()) > 0); n++ {
+		if err := w.reader.conn.pipelined(ctx, "read changed keys", func(redis.Pipeliner) {}); err != nil {
+			return err
+		}
+	}
 	c := w.tracking.takeChanges()
 	if w.failures.missedEvents || c.flushed || len(w.locks.replaced) > 0 && w.replication.sampledAt.IsZero() {
 		if err := w.detectReplaced(ctx); err != nil {
@@ -31,13 +36,13 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
 	polled := w.times.polledAt
 	pollDue := every > 0 && time.Since(polled) >= every
-	switch {
-	case all, w.failures.missedEvents, c.flushed, w.tracking.resync, pollDue:
+	readAll := all || w.failures.missedEvents || c.flushed || w.tracking.resync || pollDue
+	if c = w.joinAhead(c, !readAll); readAll {
 		w.times.polledAt = time.Now()
 		for key := range w.locks.known {
 			keys = append(keys, key)
 		}
-	default:
+	} else {
 		keys = append(keys, w.tracking.uncoveredKeys(w.locks.known)...)
 	}
 	keys = append(keys, c.keys...)
@@ -93,15 +98,22 @@ func (w *Watcher) ownersOf(keys []string) []string {
 func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) error {
 	all := make([]candidate, 0, len(keys))
 	var unknown []string
+	asked, began := w.reader.conn.cost.Commands, time.Now()
 	for _, key := range keys {
-		if k, known := w.locks.known[key]; known {
+		k, known := w.locks.known[key]
+		switch a := c.of[key].ahead; {
+		case a != nil && a.absent:
+			began = keyspace.Earliest(began, a.lastRead)
+		case a != nil && a.typ != "":
+			began = keyspace.Earliest(began, a.lastRead)
+			all = append(all, *a)
+		case known:
 			all = append(all, candidate{name: k.name, typ: k.typ})
-		} else if w.worthChecking(key) {
+		case w.worthChecking(key):
 			unknown = append(unknown, key)
 		}
 	}
-	asked, began := w.reader.conn.cost.Commands, time.Now()
-	more, err := w.fetchTypes(ctx, unknown, all)
+	more, err := w.fetchTypes(ctx, unknown)
 	if err != nil {
 		return err
 	}
@@ -152,7 +164,7 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 			others = append(others, standIns(w.reader.formats, key)...)
 		}
 	}
-	more, err := w.fetchTypes(ctx, own, nil)
+	more, err := w.fetchTypes(ctx, own)
 	if err != nil || len(others)+len(more) == 0 {
 		return err
 	}
@@ -224,6 +236,14 @@ func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate,
 	}
 	if open {
 		return nil
+	}
+	// The message of an end may come after the lock was read free. A message does not name its database.
+	if m := c.of[key]; !m.released.IsZero() && len(was.lock.Holders) == 0 && w.server.databases == 1 {
+		l := was.lock
+		if !known {
+			l = now.lock
+		}
+		w.noteReleased(l, m.toWaiter)
 	}
 	reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
 	changed := w.reportedAt(key, *c)
@@ -367,55 +387,35 @@ func (w *Watcher) worthChecking(key string) bool {
 
 // fetchTypes returns the unknown keys that a format can match, with their types. It
 // checks a limited number of keys, so that many changed keys that are not locks do not
-// delay the locks. A pass finds the others. Over a slow network it measures these keys and the known ones in the
-// same round trip, and reads those whose names are like that of a string that was a lock.
-func (w *Watcher) fetchTypes(ctx context.Context, keys []string, known []candidate) (all []candidate, err error) {
+// delay the locks. A pass finds the others.
+func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidate, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	keys = keys[:min(len(keys), maxUnknown)]
-	types, weights, slow := make([]*redis.StatusCmd, len(keys)), make(map[string]*redis.IntCmd), w.stepTime() > shortScanTime
-	var guesses []*candidate
-	var reads []keyRead
+	types := make([]*redis.StatusCmd, len(keys))
 	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
 		for i, key := range keys {
-			if types[i] = p.Type(ctx, key); slow && w.locks.strings[keyspace.AlikeClass(key)] {
-				guesses = append(guesses, &candidate{name: key, typ: "string"})
-			} else if slow {
-				weights[key] = p.MemoryUsage(ctx, key, maxElements)
-			}
-		}
-		reads = w.reader.queueReads(ctx, p, guesses)
-		for _, c := range known {
-			if slow && c.typ != "string" {
-				weights[c.name] = p.MemoryUsage(ctx, c.name, maxElements)
-			}
+			types[i] = p.Type(ctx, key)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	light := func(key string) bool {
-		weight := weights[key]
-		return weight != nil && weight.Err() == nil && weight.Val() <= maxElementBytes
-	}
-	for i := range known {
-		c := &known[i]
-		c.light = light(c.name)
-		c.absent = weights[c.name] != nil && errors.Is(weights[c.name].Err(), redis.Nil)
-	}
-	entries := make(map[string]*keyspace.Entry, len(reads))
-	for _, q := range reads {
-		entries[q.name] = w.reader.entryOf(q)
-	}
 	for i, key := range keys {
-		switch typ := types[i].Val(); {
-		case types[i].Err() != nil, typ == "none": // gone, but it may come back
-		case w.scanner.index.needOf(key, typ) == needNone:
-			w.locks.ignored[key] = time.Now()
-		default:
-			all = append(all, candidate{name: key, typ: typ, light: light(key), entry: entries[key]})
+		if err == nil && w.mayBeLock(key, types[i]) {
+			all = append(all, candidate{name: key, typ: types[i].Val()})
 		}
 	}
-	return all, nil
+	return all, err
+}
+
+// mayBeLock reports whether a format can match a key with the type that the server returned. If none can, the key is
+// ignored for a while.
+func (w *Watcher) mayBeLock(key string, typ *redis.StatusCmd) bool {
+	if typ.Err() != nil || typ.Val() == "none" { // gone, but it may come back
+		return false
+	}
+	is := w.scanner.index.needOf(key, typ.Val()) != needNone
+	if !is {
+		w.locks.ignored[key] = time.Now()
+	}
+	return is
 }

@@ -340,8 +340,8 @@ func lruSecond(info string, now time.Time) (int64, bool) {
 }
 
 // OwnReads is when single keys were read by the scanners of a process, so that its watchers do
-// not take these reads for requests of other clients. It is safe for concurrent use; a nil one
-// stores nothing, and the zero value is ready.
+// not take these reads for requests of other clients. It is safe for concurrent use; the zero
+// value is ready.
 type OwnReads struct {
 	mu    sync.Mutex
 	reads map[keyspace.ID]ownRead
@@ -355,9 +355,6 @@ type ownRead struct {
 
 // begin notes that a read begins.
 func (o *OwnReads) begin(id keyspace.ID) {
-	if o == nil {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.reads == nil {
@@ -370,9 +367,6 @@ func (o *OwnReads) begin(id keyspace.ID) {
 
 // end notes that a read has ended by now, on the server's clock.
 func (o *OwnReads) end(id keyspace.ID, now time.Time) {
-	if o == nil {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.reads[id]
@@ -389,9 +383,6 @@ func (o *OwnReads) end(id keyspace.ID, now time.Time) {
 // last returns the end of the last read of a key, in ms of the server's clock, and whether a
 // read has not ended.
 func (o *OwnReads) last(id keyspace.ID) (at int64, active bool) {
-	if o == nil {
-		return 0, false
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.reads[id]

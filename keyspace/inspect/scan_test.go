@@ -161,13 +161,6 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 		"the server is %+v", s.Server)
 }
 
-func TestAnEmptyServerHasNoLocks(t *testing.T) {
-	for name, addr := range map[string]string{"embedded": servertest.EmbeddedForTest(t).Addr(), "real": servertest.RedisForTest(t).Addr()} {
-		s := scan(t, connect(t, redis.Options{Addr: addr}), justTokens())
-		check.True(t, len(s.Locks) == 0 && s.Complete && !s.At.IsZero(), "%s: %+v", name, s)
-	}
-}
-
 func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
 	rdb := realServer(t)
 	before := check.Must(rdb.Time(t.Context()).Result())(t)
@@ -488,13 +481,6 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 	}
 }
 
-func TestARefusedScanIsAnError(t *testing.T) {
-	admin := realServer(t)
-	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-scan")...)
-	_, err := NewScanner(rdb, justTokens()).Scan(t.Context())
-	check.True(t, err != nil && strings.Contains(err.Error(), "scan keys: NOPERM"), "got %v", err)
-}
-
 // userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
@@ -518,48 +504,8 @@ func clock(t *testing.T, rdb *redis.Client) time.Time {
 	return check.Must(rdb.Time(t.Context()).Result())(t)
 }
 
-// slowScript makes a server answer BUSY when a script takes longer than 1 ms.
-// Redis 7 has renamed the option and still accepts this name.
-var slowScript = []string{"--lua-time-limit", "1"}
-
-// The cursor of a scan survives errors: no key is lost or read twice.
-func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
-	t.Parallel()
-	rdb := realServer(t, slowScript...)
-	fill(t, rdb, 5000)
-	do(t, rdb, "SET", "lock:a", "token:a")
-	var once sync.Once
-	var pages []int64
-	o := justTokens()
-	o.RetryTimeout = time.Minute
-	o.Progress = func(s keyspace.Snapshot) {
-		pages = append(pages, s.Cost.Scanned)
-		once.Do(func() {
-			release := occupy(t, rdb)
-			time.AfterFunc(50*time.Millisecond, release)
-		})
-	}
-	s := scan(t, rdb, o)
-	check.True(t, slices.Equal(keys(s), []string{"lock:a"}) && s.Complete, "found %q, complete: %v", keys(s), s.Complete)
-	check.True(t, slices.IsSorted(pages), "it began anew: %v", pages)
-}
-
-// The cost of repeated requests is included in the total.
-func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
-	t.Parallel()
-	admin := realServer(t)
-	fill(t, admin, 5000)
-	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-	pipelines, commands := hiccup(rdb, 5)
-	o := justTokens()
-	o.Budget, o.RetryTimeout = NewBudget(1), time.Minute
-	s := scan(t, rdb, o)
-	check.True(t, pipelines.Load() > 5 && s.Complete && s.Cost.Commands == commands.Load(),
-		"complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, commands.Load(), pipelines.Load())
-}
-
-// hiccup makes the server of a client answer LOADING to one pipeline, and counts what is sent, without the greetings.
-func hiccup(rdb *redis.Client, at int64) (sent, commands *atomic.Int64) {
+// hiccup makes the server of a client answer with an error to one pipeline, and counts what is sent, without the greetings.
+func hiccup(rdb *redis.Client, at int64, answer refusal) (sent, commands *atomic.Int64) {
 	sent, commands = new(atomic.Int64), new(atomic.Int64)
 	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 		if cmds[0].Name() == "hello" || cmds[0].Name() == "client" {
@@ -569,7 +515,7 @@ func hiccup(rdb *redis.Client, at int64) (sent, commands *atomic.Int64) {
 		now := sent.Add(1) == at
 		err := next(ctx, cmds)
 		if now {
-			err = refusal("LOADING Redis is loading the dataset in memory")
+			err = answer
 			cmds[1].SetErr(err)
 		}
 		return err
@@ -577,6 +523,7 @@ func hiccup(rdb *redis.Client, at int64) (sent, commands *atomic.Int64) {
 	return sent, commands
 }
 
+// The cursor of a scan survives errors: no key is lost or read twice. The cost of repeated requests is included in the total.
 func TestAFailedStepIsRepeated(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
@@ -588,12 +535,17 @@ func TestAFailedStepIsRepeated(t *testing.T) {
 	}
 	for at := 2; at <= 12; at += testtier.Size(5, 1, 1) { // the first pipeline is sent before the scan
 		rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-		pipelines, _ := hiccup(rdb, int64(at))
+		answers := []refusal{"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script."}
+		pipelines, commands := hiccup(rdb, int64(at), answers[at%2])
 		o := justTokens()
-		o.RetryTimeout = time.Minute
+		o.Budget, o.RetryTimeout = NewBudget(1), time.Minute
+		var pages []int64
+		o.Progress = func(s keyspace.Snapshot) { pages = append(pages, s.Cost.Scanned) }
 		s := scan(t, rdb, o)
 		check.True(t, pipelines.Load() > int64(at) && slices.Equal(keys(s), want) && s.Complete,
 			"with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, pipelines.Load(), len(s.Locks), len(want), s.Complete)
+		check.True(t, s.Cost.Commands == commands.Load(), "it says %d commands, and %d were sent", s.Cost.Commands, commands.Load())
+		check.True(t, slices.IsSorted(pages), "it began anew: %v", pages)
 	}
 }
 
@@ -669,6 +621,19 @@ func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	faulty.AddHook(loading("info"))
 	faulty.AddHook(loading("dbsize"))
 	check.DeepEqual(t, keys(scan(t, faulty, justTokens())), []string{"a"}, "without what the server says of itself it finds")
+	f := tokens()
+	f.Related = func(keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: "a:fence", Type: "string"}}
+	}
+	do(t, rdb, "SET", "a:fence", "1")
+	faulty.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "getrange" && c.Args()[1] == "a:fence" }) {
+			return refusal("LOADING Redis is loading the dataset in memory")
+		}
+		return next(ctx, cmds)
+	}))
+	read, err := NewScanner(faulty, ScanOptions{Formats: []keyspace.Format{f}}).ReadKey(t.Context(), "a")
+	check.True(t, err != nil && len(read.Locks) == 0, "if the companion of a key cannot be read, it got %+v, %v", read.Locks, err)
 }
 
 // loading is a hook that makes a server answer one command with LOADING.
@@ -714,16 +679,6 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError()   {}
-
-func TestAScanWithoutAServerIsAnError(t *testing.T) {
-	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	check.NoError(t, l.Close())
-	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
-	var refused *net.OpError
-	_, err := NewScanner(rdb, justTokens()).Scan(t.Context())
-	check.True(t, errors.As(err, &refused), "got %v", err)
-}
 
 func TestAScanEndsWithItsContext(t *testing.T) {
 	rdb := realServer(t)

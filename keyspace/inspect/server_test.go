@@ -35,12 +35,6 @@ func TestAServerIsNamedByItsProduct(t *testing.T) {
 	check.Equal(t, (keyspace.Server{Version: "7.0.15"}).Software(), "Redis 7.0.15", "a server of an old recording is")
 }
 
-// serverError is an error as a server sends it.
-type serverError string
-
-func (e serverError) Error() string { return string(e) }
-func (serverError) RedisError()     {}
-
 // The texts are those of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1.
 func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 	for _, c := range []struct {
@@ -59,7 +53,7 @@ func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 		{"LOADING Redis is loading the dataset in memory", false, false},
 		{"ERR No permissions to access a key", false, false},
 	} {
-		err := serverError(c.text)
+		err := refusal(c.text)
 		check.True(t, isCommandDenied(err) == c.forbidden && isKeyDenied(err) == c.hidden && isDenied(err) == (c.forbidden || c.hidden),
 			"%q: forbidden %v, hidden %v, refused %v", c.text, isCommandDenied(err), isKeyDenied(err), isDenied(err))
 	}

@@ -166,6 +166,29 @@ func (t *tracking) requeue(c changes) {
 	t.pending.mark = max(t.pending.mark, c.mark)
 }
 
+// receive adds the changes that were received meanwhile to those that were not read.
+func (t *tracking) receive() {
+	if t.conn != nil {
+		t.requeue(t.conn.drain())
+	}
+}
+
+// takeSome returns the changes of the keys that are wanted, and keeps the others.
+func (t *tracking) takeSome(wanted func(key string) bool) (some changes) {
+	t.receive()
+	kept := changes{flushed: t.pending.flushed, mark: t.pending.mark}
+	for _, key := range t.pending.keys {
+		if wanted(key) {
+			some.add(key, t.pending.of[key])
+		} else {
+			kept.add(key, t.pending.of[key])
+		}
+	}
+	t.pending = kept
+	t.coverage.rateCount += len(some.keys)
+	return some
+}
+
 // sendMark makes the server send a mark on the connection, after everything that it has
 // sent so far. Between two calls of takeChanges it is the same mark.
 func (t *tracking) sendMark(ctx context.Context) int {
@@ -180,9 +203,7 @@ func (t *tracking) sendMark(ctx context.Context) int {
 // takeChanges returns the changes since the last call.
 func (t *tracking) takeChanges() changes {
 	t.marks.pending = false
-	if t.conn != nil {
-		t.requeue(t.conn.drain())
-	}
+	t.receive()
 	t.coverage.rateCount += len(t.pending.keys)
 	c := t.pending
 	t.pending = changes{}

@@ -3,8 +3,10 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ type Watcher struct {
 	scanner  *Scanner
 	reader   reader
 	tracking tracking
+	ahead    changes // of keys that are read ahead
 
 	scan      scanState
 	locks     lockTable
@@ -113,7 +116,7 @@ func NewWatcher(s *Scanner) *Watcher {
 		locks:   newLockTable(),
 		endings: endings{pending: make(map[string]pendingReason)}, requests: requests{busy: make(map[string]time.Time)},
 	}
-	w.reader.confirmed = w.possible.confirmed
+	w.reader.confirmed, w.reader.conn.aboard = w.possible.confirmed, w.readAhead
 	w.carryOver()
 	return w
 }
@@ -204,7 +207,7 @@ func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	w.reader.conn.takeCost()
 	w.times.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
-	if w.failures.count == 0 && isConnLost(err) && !isTimeout(err) {
+	if slow, network := errors.AsType[net.Error](err); w.failures.count == 0 && isConnLost(err) && !(network && slow.Timeout()) {
 		// A lost connection may be a single failure; a new connection that is refused is not.
 		w.scan.pass, w.tracking.disconnected, w.tracking.resync, w.scan.next = nil, true, true, time.Time{}
 		err = w.tryCycle(ctx, all)
@@ -239,7 +242,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	}
 	w.beginRescan()
 	now := time.Now()
-	if !all && (now.Before(w.scan.next) || w.deferForEvents(now) || w.deferForDeadline(now)) {
+	if !all && (now.Before(w.scan.next) || w.mustDefer(now)) {
 		spent := w.reader.conn.takeCost()
 		w.scan.cost.Commands, w.scan.cost.WaitTime, w.scan.cost.ServerTime = spent.Commands, spent.WaitTime, spent.ServerTime
 		return nil
@@ -295,7 +298,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
 		p.filter.idles = p.filter.idles && !w.scan.complete
-		p.pause = w.catchUp
+		p.pause, p.reader.conn.aboard = w.catchUp, w.readAhead
 		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
@@ -336,9 +339,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 }
 
 // catchUp reads the changes that were reported during a scan over a slow network. It is called between two stages
-// of the scan: none of them has read locks that are not stored yet.
+// of the scan: none of them has read locks that are not stored yet, except for the probes of the first pass, when it does nothing.
 func (w *Watcher) catchUp(ctx context.Context) error {
-	if len(w.tracking.wake) == 0 || w.stepTime() <= shortScanTime || !w.scan.complete {
+	if len(w.tracking.wake) == 0 || !w.isSlow() || !w.scan.complete {
 		return nil
 	}
 	return w.refresh(ctx, false)

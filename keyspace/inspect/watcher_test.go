@@ -120,7 +120,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 
 // A busy server answers with an error. Known locks do not disappear then, and a scan does not show an empty keyspace.
 func TestABusyServerTakesNoLockAway(t *testing.T) {
-	rdb := realServer(t, slowScript...)
+	rdb := realServer(t, "--lua-time-limit", "1") // answers BUSY to others after 1 ms; Redis 7 has renamed the option and still accepts this name
 	do(t, rdb, "SET", "a", "token:1")
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)

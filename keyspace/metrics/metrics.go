@@ -166,7 +166,10 @@ type groupGauges struct {
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
 	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Scanned()
-	t.addBlocked(r.At, v)
+	t.classes.admit(v.classes)
+	if t.classes != nil && t.view.waiting != nil {
+		t.addBlocked(r, v)
+	}
 	t.view = v
 	for id := range v.groups {
 		t.group(id)
@@ -186,7 +189,6 @@ func (t *target) observe(r Reading, v view) {
 		t.locks[id] = true
 	}
 	t.redlock = t.redlock || len(v.copies) > 0
-	t.classes.admit(v.classes)
 	for id := range v.classes {
 		t.blocked[t.classes.series(id)] += 0 // a counter begins with 0
 	}
@@ -195,17 +197,28 @@ func (t *target) observe(r Reading, v view) {
 	t.reading.Locks, t.reading.Events = nil, nil
 }
 
-// addBlocked adds the waiting between the last reading and one at a time, which has a view. As
-// many clients count as waited at both ends, and none if so much time passed that nothing is known of it.
-// One that leaves while another comes counts as one that stays: the sum is no bound.
-func (t *target) addBlocked(at time.Time, now view) {
+// addBlocked adds the waiting between the last reading and the next one, which has a view. Of each
+// lock as many clients count as waited at both ends of a span: from one reading or acquire to the next. None
+// counts if the span is so long that nothing is known of it. One that leaves while another comes
+// counts as one that stays.
+func (t *target) addBlocked(next Reading, v view) {
 	const longest = 10 * time.Second
-	passed := at.Sub(t.reading.At)
-	if t.reading.At.IsZero() || passed <= 0 || passed > longest {
-		return
+	take := func(id keyspace.ID, is waiting) {
+		was := t.view.waiting[id]
+		is.until = keyspace.Later(is.until, was.until)
+		if span := is.until.Sub(was.until); span <= longest {
+			class := classID{id.DB, keyspace.ClassOf(id.Key)}
+			t.blocked[t.classes.series(class)] += time.Duration(min(is.clients, was.clients)) * span
+		}
+		t.view.waiting[id] = is
 	}
-	for id, c := range t.view.classes {
-		t.blocked[t.classes.series(id)] += time.Duration(min(c.blocked, now.classes[id].blocked)) * passed
+	for i := range next.Events {
+		if e := &next.Events[i]; !e.Kind.Ends() {
+			take(e.Lock.ID(), waitingFor(&e.Lock, e.At))
+		}
+	}
+	for id, w := range v.waiting {
+		take(id, w)
 	}
 }
 

@@ -382,14 +382,18 @@ func TestTheAskedRatioIsThatOfHeldLocksWhoseRequestsAreSeen(t *testing.T) {
 	})
 }
 
-// As many clients as waited at two readings count for the time between. A client that only asks counts as
-// one; a pause in which nothing was read counts as nothing.
+// As many clients as waited for a lock at two readings count for the time between, and no client for another lock
+// of its class. A client that only asks counts as one, until its last request; a pause in which nothing was read
+// counts as nothing.
 func TestTheWaitingOfAClassAddsUp(t *testing.T) {
 	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
 	at := func(s int, waiting int, asked bool) metrics.Reading {
-		queue, polled := lock("q:1", held(0, time.Minute)), lock("p:1", held(0, time.Minute))
-		queue.Waiting = waiting
-		r := reading(queue, polled)
+		queue, polled, other := lock("q:1", held(0, time.Minute)), lock("p:1", held(0, time.Minute)), lock("q:2", held(0, time.Minute))
+		queue.Waiting, other.Waiting = waiting, 5-waiting
+		if s < 60 {
+			other.Waiting = 0
+		}
+		r := reading(queue, polled, other)
 		r.At = t0.Add(time.Duration(s) * time.Second)
 		if asked {
 			polled.AskedAt = r.At
@@ -401,7 +405,7 @@ func TestTheWaitingOfAClassAddsUp(t *testing.T) {
 		reading      metrics.Reading
 		queue, polls float64
 	}{
-		{at(0, 3, false), 0, 0}, {at(2, 1, true), 2, 0}, {at(3, 5, true), 3, 1}, {at(60, 5, true), 3, 1}, {at(61, 4, false), 7, 1}, {at(62, 0, false), 7, 1},
+		{at(0, 3, false), 0, 0}, {at(2, 1, true), 2, 0}, {at(3, 5, true), 3, 1}, {at(60, 5, true), 3, 1}, {at(61, 4, false), 7, 1}, {at(62, 0, false), 8, 1}, {at(63, 4, true), 9, 1},
 	} {
 		e.Observe(0, step.reading)
 		scrape(t, e).want(t, map[string]float64{
@@ -409,6 +413,26 @@ func TestTheWaitingOfAClassAddsUp(t *testing.T) {
 			"locktop_blocked_seconds_total{target=a,db=0,class=p:*}": step.polls,
 		})
 	}
+}
+
+// An event of a lock says how many waited at its time: the waiting before it and after it count apart.
+func TestTheWaitingOfAClassIsCountedFromEventToEvent(t *testing.T) {
+	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
+	at := func(ms, waiting int) (metrics.Reading, keyspace.Event) {
+		l := lock("q:1", held(0, time.Minute))
+		l.Waiting = waiting
+		r := reading(l)
+		r.At = t0.Add(time.Duration(ms) * time.Millisecond)
+		return r, keyspace.Event{At: r.At, Kind: keyspace.Acquired, Lock: l}
+	}
+	first, _ := at(0, 2)
+	e.Observe(0, first)
+	next, _ := at(1000, 2)
+	_, handedOver := at(250, 4)
+	_, again := at(750, 5)
+	next.Events = []keyspace.Event{handedOver, again}
+	e.Observe(0, next)
+	scrape(t, e).want(t, map[string]float64{"locktop_blocked_seconds_total{target=a,db=0,class=q:*}": 0.25*2 + 0.5*4 + 0.25*2})
 }
 
 // A finding of a lock has its class, so that an alert can be sent to the owner of the lock. One

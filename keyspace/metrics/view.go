@@ -17,6 +17,22 @@ type view struct {
 	copies   map[copyState]int        // of Redlocks; nil if there are none
 	locks    map[keyspace.ID]lockView // of Options.Locks
 	classes  map[classID]classGauges
+	waiting  map[keyspace.ID]waiting // by lock of a class; without the locks for which no client waits
+}
+
+// waiting is how many clients wait for a lock, and until when they are known to: a client that only
+// asks until its last request.
+type waiting struct {
+	clients int
+	until   time.Time
+}
+
+// waitingFor returns how many clients wait at least for a lock at a time.
+func waitingFor(l *keyspace.Lock, at time.Time) waiting {
+	if l.WaiterCount() == 0 && l.Asked(at) {
+		return waiting{1, l.AskedAt}
+	}
+	return waiting{l.WaiterCount(), at}
 }
 
 // lockView is a lock of Options.Locks.
@@ -40,7 +56,7 @@ const (
 func newView(r Reading, o Options) view {
 	v := view{
 		groups: make(map[groupID]groupGauges), findings: make(findings),
-		locks: make(map[keyspace.ID]lockView), classes: make(map[classID]classGauges),
+		locks: make(map[keyspace.ID]lockView), classes: make(map[classID]classGauges), waiting: make(map[keyspace.ID]waiting),
 	}
 	blind := make(map[string]bool)
 	for _, n := range r.Nodes {
@@ -61,7 +77,9 @@ func newView(r Reading, o Options) view {
 			if o.hides(l.Format) {
 				c.hiding++
 			}
-			c.blocked += l.LeastWaiters(r.At)
+			if w := waitingFor(l, r.At); w.clients > 0 {
+				v.waiting[l.ID()] = w
+			}
 			if len(l.Holders) > 0 && !blind[l.Node] {
 				c.held++
 				c.asked += min(l.LeastWaiters(r.At), 1)
@@ -170,7 +188,6 @@ var noClass = classID{db: AllDatabases}
 type classGauges struct {
 	locks, waiters int
 	hiding         int // locks of formats that do not show waiters
-	blocked        int // clients that wait at least, also those that only ask
 	held, asked    int // held locks on servers that show requests, and those of them with one
 }
 

@@ -120,11 +120,11 @@ func endOfSegment(err error) bool {
 // segmentReader reads the frames of a segment one after the other. It keeps the state of one moment.
 type segmentReader struct {
 	lines   *segmentLines
-	at      time.Time // of the state
-	servers serverState
+	at      time.Time         // of the state
+	servers keyspace.Snapshot // see stateOf
 	locks   []*lockEntry
 	spare   []*lockEntry // memory for the next list
-	size    int          // of the locks; see lockSize
+	size    int          // of the locks; see [keyspace.Lock.ApproxSize]
 	pending *frame       // the frame after at; nil: none was read yet
 	end     error        // why there are no more frames
 	ahead   <-chan read  // frames that were read in the background; nil: each is read when it is needed
@@ -147,27 +147,11 @@ type lockEntry struct {
 	lock     *keyspace.Lock // never changed; snapshots share it
 	renewed  time.Time      // the last renewal that lock lacks
 	renewals int            // number of renewals that lock lacks
-	size     int            // see lockSize
+	size     int            // see [keyspace.Lock.ApproxSize]
 }
 
 func newLockEntry(l keyspace.Lock) *lockEntry {
-	return &lockEntry{lock: &l, size: lockSize(&l)}
-}
-
-// lockSize estimates the bytes that a lock needs in memory. A compressed holder needs almost none in a file.
-func lockSize(l *keyspace.Lock) int {
-	const lock, part = 800, 200
-	size := lock + part*(len(l.Holders)+len(l.Waiters)+len(l.Votes)) + len(l.Key)
-	for i := range l.Holders {
-		size += len(l.Holders[i].ID) + len(l.Holders[i].Label)
-	}
-	for i := range l.Waiters {
-		size += len(l.Waiters[i].ID)
-	}
-	for _, text := range l.Evidence {
-		size += part + len(text)
-	}
-	return size
+	return &lockEntry{lock: &l, size: l.ApproxSize()}
 }
 
 var errTooLarge = errors.New("its locks need too much memory")
@@ -289,9 +273,16 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 	if err := r.check(f); err != nil {
 		return nil, err
 	}
-	var events eventReader
-	if err := events.before(f, r.locks); err != nil {
-		return nil, err
+	was := make([]keyspace.Lock, len(f.Events)) // before the frame, of the events that refer to that
+	for i, e := range f.Events {
+		if e.Before == nil {
+			continue
+		}
+		l, err := lockAt(r.locks, *e.Before)
+		if err != nil {
+			return nil, err
+		}
+		was[i] = l
 	}
 	for i, all := range f.Renewed {
 		for _, at := range all {
@@ -310,7 +301,7 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 	if f.State != nil {
 		r.servers = *f.State
 	}
-	return events.after(f, r.locks)
+	return f.resolved(was, r.locks)
 }
 
 // check verifies that the frame fits the state.
@@ -379,39 +370,20 @@ func (r *segmentReader) snapshot() keyspace.Snapshot {
 	for i, e := range r.locks {
 		locks[i] = e.current()
 	}
-	return r.servers.snapshot(r.at, locks)
+	s := r.servers
+	s.At, s.Locks = r.at, locks
+	return s
 }
 
-// eventReader resolves the references in the events of a frame.
-type eventReader struct {
-	was []keyspace.Lock // for each event its lock before the frame, if it refers to that
-}
-
-// before resolves the references to the state before the frame.
-func (r *eventReader) before(f *frame, locks []*lockEntry) error {
-	r.was = make([]keyspace.Lock, len(f.Events))
-	for i, e := range f.Events {
-		if e.Before == nil {
-			continue
-		}
-		l, err := lockAt(locks, *e.Before)
-		if err != nil {
-			return err
-		}
-		r.was[i] = l
-	}
-	return nil
-}
-
-// after returns the events. locks is the state after the frame.
-func (r *eventReader) after(f *frame, locks []*lockEntry) ([]keyspace.Event, error) {
+// resolved returns the events with what they refer to: was is the lock of each before the frame, locks are all after it.
+func (f *frame) resolved(was []keyspace.Lock, locks []*lockEntry) ([]keyspace.Event, error) {
 	if len(f.Events) == 0 {
 		return nil, nil
 	}
 	all := make([]keyspace.Event, len(f.Events))
 	for i := range f.Events {
 		in, out := &f.Events[i], &all[i]
-		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Announced: in.Announced, Possible: in.Possible, Lock: r.was[i]}
+		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Announced: in.Announced, Possible: in.Possible, Lock: was[i]}
 		if in.At.IsZero() {
 			out.At = f.At
 		}
@@ -425,8 +397,8 @@ func (r *eventReader) after(f *frame, locks []*lockEntry) ([]keyspace.Event, err
 			}
 			out.Lock = l
 		}
-		out.Holder = numbered(out.Lock.Holders, in.HolderNo, numbered(r.was[i].Holders, in.PrevHolderNo, keyspace.Holder{}))
-		out.Waiter = numbered(out.Lock.Waiters, in.WaiterNo, numbered(r.was[i].Waiters, in.PrevWaiterNo, keyspace.Waiter{}))
+		out.Holder = numbered(out.Lock.Holders, in.HolderNo, numbered(was[i].Holders, in.PrevHolderNo, keyspace.Holder{}))
+		out.Waiter = numbered(out.Lock.Waiters, in.WaiterNo, numbered(was[i].Waiters, in.PrevWaiterNo, keyspace.Waiter{}))
 		if in.Holder != nil {
 			out.Holder = mapLock(keyspace.Lock{Holders: []keyspace.Holder{*in.Holder}}, unescapeText, unescapeText).Holders[0]
 		}

@@ -32,7 +32,7 @@ type segmentWriter struct {
 
 	last    keyspace.Snapshot // of the last frame
 	known   []knownLock       // of the locks of last
-	servers serverState       // as written last
+	servers keyspace.Snapshot // as written last, see stateOf
 	stateAt time.Time         // time of servers
 }
 
@@ -97,7 +97,7 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 	}
 	w.addEvents(&f, s.Events, before, known)
 	state := stateOf(s)
-	if state.differs(w.servers) || (w.exact || s.At.Sub(w.stateAt) >= statePeriod) && !reflect.DeepEqual(state, w.servers) {
+	if differ(state, w.servers) || (w.exact || s.At.Sub(w.stateAt) >= statePeriod) && !reflect.DeepEqual(state, w.servers) {
 		w.servers, w.stateAt = state, s.At
 		f.State = &w.servers
 	}
@@ -289,12 +289,6 @@ func (w *segmentWriter) addEvents(f *frame, events []keyspace.Event, before keys
 	}
 }
 
-// eventLocks are the lock of an event before and after the frame, as a reader knows it.
-type eventLocks struct {
-	was, now      knownLock
-	before, after keyspace.Lock // zero: there is none
-}
-
 // event returns an event with references to the locks that a reader knows. before and
 // known are the state before the frame.
 func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.Snapshot, known []knownLock) frameEvent {
@@ -302,68 +296,51 @@ func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.S
 	if !e.At.Equal(at) {
 		out.At = e.At
 	}
-	var l eventLocks
+	var knownNow, knownWas knownLock
+	var after, earlier keyspace.Lock // as a reader knows the lock of the event; zero: there is none
 	now, isNow := keyspace.FindLock(w.last.Locks, e.Lock.ID())
 	if isNow {
-		l.now = w.known[now]
-		l.after = l.now.lock(*w.last.Locks[now])
+		knownNow = w.known[now]
+		after = knownNow.lock(*w.last.Locks[now])
 	}
 	was, isWas := keyspace.FindLock(before.Locks, e.Lock.ID())
 	if isWas {
-		l.was = known[was]
-		l.before = l.was.lock(*before.Locks[was])
+		knownWas = known[was]
+		earlier = knownWas.lock(*before.Locks[was])
 	}
 	switch {
-	case isNow && l.now.same(e.Lock, l.after):
+	case isNow && knownNow.same(e.Lock, after):
 		out.After = &now
-	case isWas && l.was.same(e.Lock, l.before):
+	case isWas && knownWas.same(e.Lock, earlier):
 		out.Before = &was
 	default:
-		whole := w.text(e.Lock)
-		out.Lock = &whole
+		out.Lock = new(w.text(e.Lock))
 	}
-	w.addHolder(&out, e, &l)
-	w.addWaiter(&out, e, &l)
+	var whole bool
+	holder := func(h keyspace.Holder) keyspace.Lock { return keyspace.Lock{Holders: []keyspace.Holder{h}} }
+	renewed := knownLock{renewed: knownWas.renewed || knownNow.renewed}
+	if out.HolderNo, out.PrevHolderNo, whole = reference(e.Holder, e.Lock.Holders, earlier.Holders, renewed, holder); whole {
+		out.Holder = &mapLock(holder(e.Holder), escapeText, w.secret).Holders[0]
+	}
+	waiter := func(one keyspace.Waiter) keyspace.Lock { return keyspace.Lock{Waiters: []keyspace.Waiter{one}} }
+	if out.WaiterNo, out.PrevWaiterNo, whole = reference(e.Waiter, e.Lock.Waiters, earlier.Waiters, knownLock{}, waiter); whole {
+		out.Waiter = &mapLock(waiter(e.Waiter), escapeText, w.secret).Waiters[0]
+	}
 	if out.PrevHolderNo+out.PrevWaiterNo > 0 {
 		out.Before = &was
 	}
 	return out
 }
 
-// addHolder adds the holder of an event.
-func (w *segmentWriter) addHolder(out *frameEvent, e *keyspace.Event, l *eventLocks) {
-	if e.Holder == (keyspace.Holder{}) {
-		return
+// reference returns the number of a holder or of a waiter of an event in its lock, counted from 1, or else in the lock
+// before the frame. whole reports that it is in none of them. lock returns a lock that has nothing else.
+func reference[T comparable](of T, all, before []T, known knownLock, lock func(T) keyspace.Lock) (no, previous int, whole bool) {
+	if of == *new(T) {
+		return 0, 0, false
 	}
-	renewed := l.was.renewed || l.now.renewed
-	same := func(h keyspace.Holder) bool {
-		return knownLock{renewed: renewed}.same(keyspace.Lock{Holders: []keyspace.Holder{e.Holder}}, keyspace.Lock{Holders: []keyspace.Holder{h}})
+	same := func(other T) bool { return known.same(lock(of), lock(other)) }
+	if no = 1 + slices.IndexFunc(all, same); no == 0 {
+		previous = 1 + slices.IndexFunc(before, same)
 	}
-	if out.HolderNo = 1 + slices.IndexFunc(e.Lock.Holders, same); out.HolderNo > 0 {
-		return
-	}
-	if out.PrevHolderNo = 1 + slices.IndexFunc(l.before.Holders, same); out.PrevHolderNo > 0 {
-		return
-	}
-	h := mapLock(keyspace.Lock{Holders: []keyspace.Holder{e.Holder}}, escapeText, w.secret).Holders[0]
-	out.Holder = &h
-}
-
-// addWaiter adds the waiter of an event.
-func (w *segmentWriter) addWaiter(out *frameEvent, e *keyspace.Event, l *eventLocks) {
-	if e.Waiter == (keyspace.Waiter{}) {
-		return
-	}
-	same := func(waiter keyspace.Waiter) bool {
-		return knownLock{}.same(keyspace.Lock{Waiters: []keyspace.Waiter{e.Waiter}}, keyspace.Lock{Waiters: []keyspace.Waiter{waiter}})
-	}
-	if out.WaiterNo = 1 + slices.IndexFunc(e.Lock.Waiters, same); out.WaiterNo > 0 {
-		return
-	}
-	if out.PrevWaiterNo = 1 + slices.IndexFunc(l.before.Waiters, same); out.PrevWaiterNo > 0 {
-		return
-	}
-	waiter := e.Waiter
-	waiter.ID = w.secret(waiter.ID)
-	out.Waiter = &waiter
+	return no, previous, no+previous == 0
 }

@@ -95,8 +95,8 @@ func (r *segmentReader) visit(v Visitor) error {
 // delta returns the frame that was applied last, with its events.
 func (r *segmentReader) delta(events []keyspace.Event) keyspace.Delta {
 	f := &r.applied
-	d := keyspace.Delta{Snapshot: r.servers.snapshot(r.at, nil)}
-	d.Events, d.Notices = events, f.Notices
+	d := keyspace.Delta{Snapshot: r.servers}
+	d.At, d.Events, d.Notices = r.at, events, f.Notices
 	for i := range f.Locks {
 		d.Locks = append(d.Locks, &f.Locks[i])
 	}

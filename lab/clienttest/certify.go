@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/servertest"
 	"locktop/loadgen/external"
 )
 
@@ -291,7 +292,7 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 			return Verdict{Outcome: Unsupported, Evidence: why}, true
 		}
 	}
-	if t.layout != oneServer && server.HasPort(r.options.Server) {
+	if t.layout != oneServer && servertest.HasPort(r.options.Server) {
 		return Verdict{Outcome: Unsupported, Evidence: "it needs several servers, and --server is a command for one"}, true
 	}
 	if t.layout != oneServer && r.options.Server == "" && !installed() {

@@ -271,7 +271,7 @@ func (r *rig) all() []*hold {
 func (r *rig) open(l layout) error {
 	switch {
 	case l == fiveNodes:
-		nodes, err := server.StartIndependentOn(r.ctx, 5, r.options.Server)
+		nodes, err := server.StartIndependent(r.ctx, 5, servertest.Program(r.options.Server))
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (r *rig) open(l layout) error {
 	case l == replicated:
 		return r.openReplicated()
 	case r.options.Server != "" || installed():
-		c, err := server.StartChild(r.ctx, server.ChildOptions{Server: r.options.Server})
+		c, err := server.StartChild(r.ctx, servertest.Program(r.options.Server))
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/holds"
 	"locktop/keyspace/incident"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -165,7 +166,7 @@ func TestSchemaOfContention(t *testing.T) {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	span, wait := contention.Span{From: at, Until: at.Add(21 * time.Second)}, contention.Quantile{Duration: time.Second, AtLeast: true}
 	all := contention.Report{Watched: span, Monitored: span, Classes: []contention.Class{{Name: "idle:*", Locks: 3}}}
-	for _, by := range []contention.Source{contention.Stored, contention.Asked, contention.Seen} {
+	for _, by := range []holds.Source{holds.Stored, holds.Asked, holds.Seen} {
 		lock := keyspace.ID{Node: "a:1", Key: "order:" + string(by)}
 		all.Classes = append(all.Classes, contention.Class{
 			Name: lock.Key, Locks: 2, Held: 0.67, Source: by, MostWaiting: 7, Blocked: 4.98, Waited: 10 * time.Second, Attempts: 40, Acquired: 10,

@@ -106,12 +106,16 @@ func seriesIn(rounds [][]Series, kind int) Series {
 
 // buildLocktop builds the program. remove deletes it.
 func buildLocktop(ctx context.Context) (program string, remove func(), err error) {
+	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "locktop").Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("find the module of locktop: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "locktop-bench-")
 	if err != nil {
 		return "", nil, err
 	}
 	program = filepath.Join(dir, "locktop")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "locktop").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(module)), "-o", program, ".").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build locktop: %w\n%s", err, out)
 		os.RemoveAll(dir)

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/lockspec"
 	"locktop/internal/testtier"
+	"locktop/lab/internal/lockspec"
 	"locktop/lock"
 )
 

@@ -15,8 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/lockspec"
 	"locktop/internal/server"
+	"locktop/internal/servertest"
+	"locktop/lab/internal/lockspec"
 	"locktop/lock"
 )
 
@@ -107,7 +108,7 @@ func (o *ordered) begin(t *testing.T) {
 	for range max(o.kind.nodes, 1) {
 		e := server.NewPiped()
 		if o.kind.ifEqual {
-			e.KnowIfEqual()
+			servertest.KnowIfEqual(e)
 		}
 		o.servers = append(o.servers, e)
 	}

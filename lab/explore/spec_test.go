@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
-	"locktop/internal/lockspec"
+	"locktop/lab/internal/lockspec"
 )
 
 // fixedLease is a lease that is valid until its end.

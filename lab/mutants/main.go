@@ -4,6 +4,7 @@
 //
 //	go run ./mutants -defects             # the table of defects
 //	go run ./mutants -sample 40 -seed 7   # some of all mutants
+//	go run ./mutants -matrix -sample 60   # which tests notice which mutant
 package main
 
 import (
@@ -41,9 +42,6 @@ func (m mutant) String() string {
 	return fmt.Sprintf("%s:%d `%s` → `%s`", m.file, m.line, m.old, m.new)
 }
 
-// goFiles are the Go files that the rules change, beside all scripts.
-var goFiles = []string{"lease.go", "hold.go", "renewer.go", "waiters.go"}
-
 // rule changes a part of a line, or deletes the line.
 type rule struct {
 	extension string
@@ -77,15 +75,15 @@ var rules = []rule{
 
 // generated returns all mutants that the rules make.
 func generated(dir string) (all []mutant, _ error) {
-	scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	files := slices.Clone(goFiles)
-	for _, script := range scripts {
-		files = append(files, filepath.Base(script))
-	}
-	for _, file := range files {
+	for _, entry := range entries {
+		file := entry.Name()
+		if entry.IsDir() || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			return nil, err
@@ -157,7 +155,9 @@ type suite struct {
 	by       string // its name in results
 	dir      string // of its package
 	args     []string
-	original string // binary of the tests with package lock as it is
+	env      []string
+	names    []string // of the tests, for a matrix; nil = it is one column
+	original string   // binary of the tests with package lock as it is
 }
 
 // tester runs suites on mutants.
@@ -194,7 +194,7 @@ func (t tester) build(s suite, m mutant) (binary, out string, _ error) {
 		return "", "", err
 	}
 	binary = filepath.Join(t.work, filepath.Base(s.dir)+"-"+m.file+".test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".")
 	build.Dir = s.dir
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", string(out), nil
@@ -258,7 +258,7 @@ func (t tester) run(s suite, within time.Duration, binary string, args []string)
 	defer cancel()
 	command := exec.CommandContext(ctx, binary, append([]string{"-test.failfast", "-test.timeout=" + within.String()}, args...)...)
 	command.Dir = s.dir
-	command.Env = append(os.Environ(), fmt.Sprint("LOCKTOP_EXPLORE=", t.orders))
+	command.Env = append(append(os.Environ(), s.env...), fmt.Sprint("LOCKTOP_EXPLORE=", t.orders))
 	all, err := command.CombinedOutput()
 	switch {
 	case err == nil:
@@ -275,6 +275,8 @@ func main() {
 	flag.DurationVar(&t.within, "within", time.Minute, "how long the explorer, and the other tests, may take; three times as long when all run again")
 	explorer := flag.Bool("explorer", false, "run only the explorer")
 	defects := flag.Bool("defects", false, "test the mutants of lab/mutants/defects.txt instead of those of the rules")
+	matrix := flag.Bool("matrix", false, "run all tests on each mutant of lab/mutants/defects.txt and of the sample, and print which tests the mutants need")
+	simulate := flag.Duration("simulate", 10*time.Second, "how long each of the two simulations runs for -matrix")
 	sample := flag.Int("sample", 0, "test so many mutants, drawn at random; 0 = all")
 	seed := flag.Uint64("seed", 1, "of the sample")
 	flag.Parse()
@@ -282,13 +284,16 @@ func main() {
 	if !*explorer {
 		t.suites = append(t.suites, suite{by: "a test", dir: "../lock"})
 	}
-	if err := run(*defects, *sample, *seed, t); err != nil {
+	if *matrix {
+		t.suites = append(t.suites, suite{by: "the simulations", dir: "simulate"})
+	}
+	if err := run(*defects, *matrix, *simulate, *sample, *seed, t); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(defects bool, sample int, seed uint64, t tester) (err error) {
+func run(defects, matrix bool, simulate time.Duration, sample int, seed uint64, t tester) (err error) {
 	if t.lock, err = filepath.Abs("../lock"); err != nil {
 		return err
 	}
@@ -297,9 +302,6 @@ func run(defects bool, sample int, seed uint64, t tester) (err error) {
 	}
 	defer os.RemoveAll(t.work)
 	all, err := generated(t.lock)
-	if defects {
-		all, err = listed(t.lock, filepath.Join("mutants", "defects.txt"))
-	}
 	if err != nil {
 		return err
 	}
@@ -307,6 +309,16 @@ func run(defects bool, sample int, seed uint64, t tester) (err error) {
 		choose := rand.New(rand.NewPCG(seed, 0))
 		choose.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:sample]
+	}
+	if defects || matrix {
+		known, err := listed(t.lock, filepath.Join("mutants", "defects.txt"))
+		if err != nil {
+			return err
+		}
+		if defects {
+			all = nil
+		}
+		all = append(known, all...)
 	}
 	for i, s := range t.suites {
 		var out string
@@ -316,6 +328,9 @@ func run(defects bool, sample int, seed uint64, t tester) (err error) {
 		if err != nil {
 			return err
 		}
+	}
+	if matrix {
+		return t.matrix(all, simulate)
 	}
 	by := map[string]int{}
 	for i, m := range all {

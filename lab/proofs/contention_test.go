@@ -150,6 +150,7 @@ func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEven
 // On a cluster, MONITOR runs on each master.
 func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	testtier.Long(t, "it starts several servers")
+	t.Parallel()
 	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
 	addr := rig.Addrs()[0]
 	const pause = 20 * time.Millisecond

@@ -66,7 +66,8 @@ func (e *exporter) value(metric, label string) (sum float64) {
 // With LOCKTOP_PROOF: 1,000,000 keys with 100,000 locks, of which 20 are acquired anew and
 // 1,000 renewed per second. Without it, a hundredth.
 func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
-	testtier.Long(t, "it watches 10,000 keys for half a minute")
+	testtier.Long(t, "it watches 10,000 keys for some seconds")
+	t.Parallel()
 	keys, locks := testtier.Size(10_000, 10_000, 1_000_000), testtier.Size(1000, 1000, 100_000)
 	rdb := labtest.Client(t, servertest.RedisForTest(t).Addr(), server.ClientOptions{})
 	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
@@ -93,7 +94,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	check.True(t, n == float64(locks), "%v locks in their class, want %d", n, locks)
 	series := len(regexp.MustCompile(`(?m)^locktop_`).FindAllString(e.page(), -1))
 	var took []time.Duration
-	for n := range 300 {
+	for n := range testtier.Size(30, 100, 300) {
 		pipelined(locks/1000, func(p redis.Pipeliner, i int) { p.PExpire(t.Context(), key(n*locks/1000+i), time.Hour) })
 		pipelined(2, func(p redis.Pipeliner, i int) {
 			p.Del(t.Context(), key(n*2+i))
@@ -108,6 +109,51 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	p99 := took[len(took)*99/100]
 	t.Logf("%d series; a scrape takes %v (p50), %v (p99); with changes: %s", series, took[len(took)/2], p99, e.memory())
 	check.True(t, series <= 2000 && (!testtier.Proving() || p99 <= 10*time.Millisecond), "%d series, scrape p99 %v", series, p99)
+}
+
+// exportLag is the longest time between the read that an update takes and its metric.
+const exportLag = 100 * time.Millisecond
+
+// The seconds that clients waited for the locks of a load, by its own events, are never less than those
+// of the metric. Without LOCKTOP_PROOF the load is short.
+func TestTheBlockedSecondsOfAnExportAreNoMoreThanTheTruth(t *testing.T) {
+	testtier.Long(t, "it watches loads for some seconds")
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"short holds":          {"--clients", "20", "--keys", "3", "--hold", "exp:50ms", "--think", "exp:50ms"},
+		"long holds":           {"--clients", "20", "--keys", "3", "--hold", "exp:1s", "--think", "exp:1s"},
+		"waiters that give up": {"--clients", "20", "--keys", "3", "--hold", "exp:1s", "--patience", "1500ms"},
+		"fair":                 {"--kind", "fair", "--clients", "20", "--keys", "3", "--hold", "exp:200ms"},
+		"readers and writers":  {"--kind", "rw", "--clients", "20", "--keys", "3", "--hold", "exp:200ms"},
+		"one that polls":       {"--clients", "2", "--keys", "1", "--hold", "6s", "--wait", "{poll: 100ms}"},
+		"many that poll":       {"--clients", "20", "--keys", "3", "--hold", "6s", "--wait", "{poll: 100ms}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := servertest.RedisForTest(t).Addr()
+			end := loadUntil(t, addr, append(args, "--prefix", "job:")...)
+			e := startExport(t, "-u", "redis://"+addr, "--classes")
+			// updated waits for the next update that adds to the metric, and returns the metric and the time.
+			updated := func() (sum float64, at time.Time) {
+				before := e.value("locktop_blocked_seconds_total", "job:")
+				labtest.Within(t, labtest.LongestWait, func() bool {
+					sum, at = e.value("locktop_blocked_seconds_total", "job:"), time.Now()
+					return sum > before
+				})
+				return sum, at
+			}
+			before, from := updated()
+			time.Sleep(time.Duration(testtier.Size(3, 4, 60)) * time.Second) // the span that is compared
+			after, until := updated()
+			var truth time.Duration
+			for _, waited := range truthOf(end(), from.Add(-exportLag), until) {
+				truth += waited
+			}
+			counted := after - before
+			t.Logf("%.1f s of %.1f s: %.0f %%", counted, truth.Seconds(), 100*counted/truth.Seconds())
+			check.True(t, counted > 0 && counted <= truth.Seconds(), "the metric has %.2f s, and clients waited for %.2f s", counted, truth.Seconds())
+		})
+	}
 }
 
 // memory returns the resident memory of the process and its peak, where the system tells.

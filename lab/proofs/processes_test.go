@@ -163,6 +163,7 @@ func underFaults(kind loadgen.Kind) loadgen.Scenario {
 
 func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 	testtier.Long(t, "it runs a load of every kind")
+	t.Parallel()
 	for _, kind := range loadgen.Kinds() {
 		for n := range testtier.Size(1, 1, 10) {
 			if !kind.Sound() || kind == loadgen.Nested { // it deadlocks

@@ -45,8 +45,12 @@ var layouts = []layout{
 	}},
 	{format: "redisson", key: "orders:%d", token: func(n int) string { return fmt.Sprintf("%v:%d", uuid.New(), n) }, hash: true, tells: true},
 	{format: "hash-reentrant", key: "lock:nested:%d", token: uuidToken, hash: true},
-	{format: "laravel", key: "laravel_database_laravel_cache_:report%d", token: func(int) string {
-		return strings.NewReplacer("-", "").Replace(uuid.NewString())[:16]
+	{format: "laravel", key: "laravel_database_laravel_cache_:report%d", token: func(int) string { // Str::random(16)
+		token := make([]byte, 16)
+		for i := range token {
+			token[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[rand.N(62)]
+		}
+		return string(token)
 	}},
 	{format: "node-redlock", key: "redlock:%d", token: func(int) string { return strings.ReplaceAll(uuid.NewString(), "-", "") }},
 	{format: "redsync", key: "mutex:%d", token: func(int) string { id := uuid.New(); return base64.StdEncoding.EncodeToString(id[:]) }},

@@ -19,7 +19,7 @@ type testbed struct {
 }
 
 func openTestbed(ctx context.Context, servers int) (*testbed, error) {
-	set, err := server.StartIndependent(ctx, servers)
+	set, err := server.StartIndependent(ctx, servers, server.ChildOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 	check.NoError(f, err)
 	snapshot := loadgen.Snapshot{
 		Metrics:   loadgen.Metrics{Running: true, Elapsed: 3 * time.Second, Clients: loadgen.ClientCounts{Total: 1, Idle: 1, States: []loadgen.ClientState{0}}},
-		Latencies: [5]loadgen.Distribution{{Counts: string(counts)}}, Seconds: []loadgen.SecondShare{{Number: 2, Acquired: 4}},
+		Latencies: [5]loadgen.Distribution{{Counts: string(counts)}}, Seconds: []loadgen.SecondShare{{Number: 2, Second: loadgen.Second{Acquired: 4}}},
 	}
 	for _, m := range []any{
 		message{Message: messageReady, Agent: 1, Name: "a:1"}, message{Message: messageRefused, Agent: 1, Name: "a:1", Error: "no"},

@@ -279,6 +279,96 @@ func (t *Trouble) strikes(s suspect, r rule) bool {
 		!t.From.After(s.at) && (t.lasting || !t.To.Add(r.after).Before(s.since) && !t.To.Add(r.rejoin).Before(s.joined))
 }
 
+// span is a time, longer than the patience, in which clients waited for a key that no
+// client had.
+type span struct {
+	from, to time.Time
+	waits    []wait // of these clients
+}
+
+// stuckSpans returns the times in which keys were stuck, also those that are stuck now. It leaves out
+// keys that a client has forgotten to release.
+func (o *Oracle) stuckSpans(now time.Time) []span {
+	var all []span
+	for s := range o.locked {
+		if s.forgot {
+			continue
+		}
+		all = append(all, s.stuck...)
+		if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
+			all = append(all, span{now.Add(-unheld), now, slices.Clone(s.waits)})
+		}
+	}
+	return all
+}
+
+// calm returns the longest time of a span in which no trouble can have kept a waiting client from a
+// free key: none of all clients, and none of its own. A crash cannot: what the client held is free after the TTL.
+func (o *Oracle) calm(s span) time.Duration {
+	o.mu.Lock()
+	all := slices.Clone(o.troubles)
+	o.mu.Unlock()
+	all = slices.DeleteFunc(all, func(t Trouble) bool {
+		return slices.Contains([]Cause{Crash, Flush, Steal}, t.Cause) || t.From.After(s.to)
+	})
+	slices.SortFunc(all, func(a, b Trouble) int { return a.From.Compare(b.From) })
+	longest := s.calm(all)
+	for _, w := range s.waits {
+		own := slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return t.Client != Everybody && t.Client != w.client })
+		part := span{from: s.from, to: s.to}
+		if w.from.After(s.from) {
+			part.from = w.from
+		}
+		if !w.to.IsZero() {
+			part.to = w.to
+		}
+		longest = max(longest, part.calm(own))
+	}
+	return longest
+}
+
+// calm returns the longest time of a span without one of the troubles, which are in the order of their begins.
+func (s span) calm(troubles []Trouble) time.Duration {
+	longest := time.Duration(0)
+	for _, one := range troubles {
+		longest = max(longest, one.From.Sub(s.from))
+		if one.lasting {
+			return longest
+		}
+		if one.To.After(s.from) {
+			s.from = one.To
+		}
+	}
+	return max(longest, s.to.Sub(s.from))
+}
+
+// causeOf names the known cause of an overlap, "" if there is none.
+func (o *Oracle) causeOf(earliest []*Hold, second *Hold) string {
+	o.mu.Lock()
+	t, _ := o.explain(o.doubtful(earliest, second))
+	o.mu.Unlock()
+	if t != nil {
+		return string(t.Cause)
+	}
+	for _, v := range []*Hold{earliest[0], second} {
+		if cause := v.knownCause(); cause != "" {
+			return cause
+		}
+	}
+	return ""
+}
+
+// knownCause names the fault and the flaw of a holder. section.mu must be held.
+func (v *Hold) knownCause() string {
+	switch {
+	case v.fault != "" && v.Flaw != "":
+		return v.fault + ", " + v.Flaw
+	case v.fault != "":
+		return v.fault
+	}
+	return v.Flaw
+}
+
 // Excuses reports whether a trouble may be the reason that the process of a client has not
 // answered since.
 func (o *Oracle) Excuses(client int, since, now time.Time) bool {

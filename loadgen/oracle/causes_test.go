@@ -149,28 +149,6 @@ func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
 	}
 }
 
-// The audit's defect A2: a client that is slow or frozen, or a stall, hid every fence that
-// did not rise, of all clients.
-func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
-	for _, cause := range []Cause{"", "slow", "freeze", "crash", "cut-replies", Stalled, "pause", "steal"} {
-		th := newOracleTest(t)
-		th.config.Numbered = true
-		if cause != "" {
-			key := Everybody
-			if cause == "steal" {
-				key = 1 // of another lock
-			}
-			th.TroubleBegan(Trouble{Cause: cause, Client: Everybody, Key: key, From: th.at(0)})
-		}
-		for i := range 3 {
-			th.Leave(th.enter(Hold{Client: i, Fence: 7}, 10*i, 1000), th.at(10*i+5))
-		}
-		th.Settle(th.at(100))
-		got := th.violations()
-		check.True(t, got.FenceOrder.Count == 2 && got.Explained == nil, "%q: %d fences, explained: %+v", cause, got.FenceOrder.Count, got.Explained)
-	}
-}
-
 // Only a deletion after the holder with the larger fence acquired its lock lets the next one fall.
 func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 	for wiped, want := range map[int]int64{5: 2, 15: 1, 25: 1, 35: 2} {

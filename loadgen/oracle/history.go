@@ -60,11 +60,8 @@ func (h *History) moment(at int64) string { return humanize.Precise(time.Duratio
 // notYet is the time of what has not happened.
 const notYet = math.MaxInt64
 
-// Record adds a hold that is over, and whether its client released it. It does nothing if h is nil.
+// Record adds a hold that is over, and whether its client released it.
 func (h *History) Record(v *Hold, left time.Time, released bool) {
-	if h == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !released { // it ended at some time after the holder left or after the deadline
@@ -280,6 +277,67 @@ func (c *crowd) next(at int64) int64 {
 		return c.left[n]
 	}
 	return notYet
+}
+
+// cut is a trouble that deleted the locks of some keys. Times are those of a recordedHold.
+type cut struct {
+	cause    Cause
+	keys     map[int32]bool // nil = all
+	from, to int64
+}
+
+// Cut cuts the history at troubles that deleted locks; see [Oracle.Losses]. Names are those of
+// the keys that the troubles number. Of a hold that such a trouble may have ended, [History.Prove]
+// uses only the part before it, and holds before and after it are compared with their like.
+func (h *History) Cut(names []string, losses []Trouble) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range losses {
+		c := cut{cause: t.Cause, from: t.From.Sub(h.zero).Nanoseconds(), to: t.To.Sub(h.zero).Nanoseconds()}
+		if t.lasting {
+			c.to = notYet
+		}
+		if t.Key != Everybody {
+			key, known := h.keys[names[t.Key]]
+			if !known {
+				continue // no client had it
+			}
+			c.keys = map[int32]bool{key: true}
+		}
+		h.cuts = append(h.cuts, c)
+	}
+}
+
+// split returns the holds of one key, in the same order, in the parts between its cuts, and
+// the number of holds that are left out: the lock may have been acquired before a cut, and
+// the reply came after it.
+func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int64) {
+	var cuts []cut // one after another
+	for _, c := range slices.SortedFunc(slices.Values(h.cuts), func(a, b cut) int { return cmp.Compare(a.from, b.from) }) {
+		switch n := len(cuts); {
+		case c.keys != nil && !c.keys[all[0].key]:
+		case n > 0 && c.from <= cuts[n-1].to:
+			cuts[n-1].to = max(cuts[n-1].to, c.to)
+		default:
+			cuts = append(cuts, c)
+		}
+	}
+	if cuts == nil {
+		return [][]recordedHold{all}, 0
+	}
+	parts = make([][]recordedHold, len(cuts)+1)
+	for _, r := range all {
+		i, _ := slices.BinarySearchFunc(cuts, r.since, func(c cut, since int64) int { return cmp.Compare(c.to, since) })
+		if i < len(cuts) && r.got >= cuts[i].from {
+			leftOut++
+		} else {
+			parts[i] = append(parts[i], r)
+		}
+	}
+	return parts, leftOut
 }
 
 // Admits reports whether a lock that limit clients may hold at once, 0 = 1, can have these holders:

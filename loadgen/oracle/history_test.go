@@ -239,17 +239,6 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	none.Cut(nil, []Trouble{{}})
 }
 
-// The moments of two holds that were over before their replies are in the order of their fences.
-func TestFencesOrderHoldsThatWereOverBeforeTheirReplies(t *testing.T) {
-	for _, second := range []int64{1, 3} {
-		h := newCutTest()
-		for i, fence := range []int64{2, second} {
-			h.Record(&Hold{Client: i, Fence: fence, Asked: h.at(20 * i), Began: h.at(20*i + 10), section: &h.section, Lease: leaseUntil{&clock{}, h.at(20*i + 5)}}, h.at(20*i+15), false)
-		}
-		check.Equal(t, h.Prove().Sound, second == 3, "fence %d after 2", second)
-	}
-}
-
 // An order that forgets older holds has the same crossings as one that keeps all.
 func TestAnOrderForgetsOnlyWhatNoLaterHoldCrosses(t *testing.T) {
 	for seed := range uint64(40) {

@@ -370,11 +370,6 @@ func (o *Oracle) Touched() []string {
 // valid reports whether the lease of the hold is valid.
 func (v *Hold) valid() bool { return v.Lease.Valid() }
 
-// over reports whether the lease is certainly over.
-func (v *Hold) over(now time.Time) bool {
-	return !v.valid() && !now.Before(v.latest(now))
-}
-
 // latest returns the latest end of a lease that is no longer valid. A lease that ended
 // before its deadline was reported lost.
 func (v *Hold) latest(now time.Time) time.Time {

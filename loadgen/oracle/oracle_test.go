@@ -117,6 +117,7 @@ func TestWhatTheOracleDoesNotJudgeIsUnknown(t *testing.T) {
 	}
 }
 
+// A few histories, for which both ways of counting are checked by hand; random ones follow.
 func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 	us := time.Microsecond
 	for _, c := range []struct {
@@ -125,28 +126,13 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 		history []interval
 		want    overlaps
 	}{
-		{"no holds", 1, nil, overlaps{}},
-		{"one after the other", 1, []interval{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, overlaps{}},
 		{"50 µs", 1, []interval{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
-		{"1 µs", 1, []interval{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, overlaps{1, us}},
-		{"one inside another", 1, []interval{{0, 0, 1000, 0}, {0, 400, 500, 0}}, overlaps{1, 100 * us}},
 		{"three at once", 1, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{2, 800 * us}},
-		{"two and two", 1, []interval{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, overlaps{2, 10 * us}},
 		{"different keys", 1, []interval{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, overlaps{}},
-		{"work past an expired lease", 1, []interval{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, overlaps{}},
 		{"granted 50 µs before the lease was over", 1, []interval{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
-		{"the second lease is over first", 1, []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
 		{"a reply after the end of its lease", 1, []interval{{0, 0, 5000, 0}, {0, 1000, 2000, 900}}, overlaps{}},
-		{"an expired one in front of a good one", 1, []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
-		{"two of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 901, 1200, 0}, {0, 1001, 1100, 0}}, overlaps{}},
 		{"a third of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 600 * us}},
 		{"a third beside one whose lease is over", 2, []interval{{0, 0, 1000, 150}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{}},
-		{"one of three leaves", 2, []interval{{0, 0, 250, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 50 * us}},
-		{"a lease is over while a third is inside", 2, []interval{{0, 0, 1000, 230}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 30 * us}},
-		{"four of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}, {0, 300, 310, 0}}, overlaps{2, 600 * us}},
-		{"five of five, on two keys", 5, []interval{
-			{0, 0, 100, 0}, {0, 1, 101, 0}, {0, 2, 102, 0}, {0, 3, 103, 0}, {0, 4, 104, 0}, {1, 5, 105, 0}, {0, 99, 200, 0},
-		}, overlaps{1, us}},
 	} {
 		check.Equal(t, replay(c.history, c.limit), c.want, "%s", c.name)
 		check.Equal(t, bruteForce(c.history, c.limit), c.want, "%s: the test itself is wrong", c.name)

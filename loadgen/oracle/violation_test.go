@@ -230,16 +230,6 @@ func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
 	}
 }
 
-func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
-	th := newOracleTest(t)
-	th.enter(Hold{Client: 1}, 0, 1000) // frozen: it never leaves
-	th.Ask(Hold{Client: 98, Asked: th.at(500)}, 0)
-	th.at(3900)
-	th.wantViolations(violations{})
-	th.at(4001)
-	th.wantViolations(violations{stuck: 1})
-}
-
 func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	for _, key := range []int{0, -1} {
 		th := newOracleTest(t)

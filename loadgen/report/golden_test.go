@@ -185,6 +185,15 @@ func TestAProofCountsInTheVerdict(t *testing.T) {
 	}
 }
 
+// A history has the times of the replies. Where these may have been late, it proves no more than the overlaps.
+func TestAProofOfLateRepliesIsNotTold(t *testing.T) {
+	m := loadgen.Metrics{Counts: loadgen.Counts{Acquired: 9}, Stall: loadgen.Stall{Longest: 137 * time.Millisecond}}
+	m.Violations.Overlap = oracle.Tally{Count: 1, Longest: 35 * time.Millisecond}
+	r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.Exec}}, Metrics: m, Proof: &oracle.Proof{Holds: 9, Known: true}}
+	v, document := r.Verdict(), string(check.Must(json.Marshal(r))(t))
+	check.True(t, !v.Safe && v.Doubtful && !strings.Contains(v.Text()+document, "is not that of a lock"), "%+v, %s", v, document)
+}
+
 func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 	for _, c := range []struct {
 		kind loadgen.Kind

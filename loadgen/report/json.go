@@ -128,7 +128,7 @@ func (r Result) document() jsonReport {
 		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text(), Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
-	if p := r.Proof; p != nil && p.Holds > 0 && (p.Known || !p.Sound) {
+	if p := r.proof(v); p != nil && (p.Known || !p.Sound) {
 		doc.Verdict.Proof = &jsonProof{p.Holds, p.Unknown, p.Sound, p.String()}
 	}
 	for _, a := range r.Agents {

@@ -41,11 +41,20 @@ func (r Result) Lock() string {
 	return r.Scenario.Lock.String()
 }
 
+// proof returns the proof of the history if it says something beside the verdict of the metrics: it goes by the times of the
+// same replies.
+func (r Result) proof(v loadgen.Verdict) *oracle.Proof {
+	if p := r.Proof; p != nil && p.Holds > 0 && (p.Sound || !v.Doubtful) {
+		return p
+	}
+	return nil
+}
+
 // Verdict returns the verdict on the metrics, the proof and the witness.
 func (r Result) Verdict() loadgen.Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
 	v.Gaps = append(v.Gaps, r.Gaps...)
-	if p := r.Proof; p != nil && p.Holds > 0 {
+	if p := r.proof(v); p != nil {
 		v.Safe = v.Safe && (p.Sound || !r.Scenario.Lock.Kind.Sound())
 		v.Harmless = v.Harmless && p.Sound
 		v.Others = append(v.Others, p.String()+".")
@@ -97,13 +106,16 @@ func (c *SecondsRecorder) Seconds() []loadgen.Second { return c.seconds }
 // WriteCSV writes one line per second of the run.
 func (r Result) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"second", "acquired", "wait_p50_ms", "wait_p90_ms", "wait_p99_ms", "wait_max_ms"}}
-	number := func(d time.Duration) string { return strconv.FormatFloat(ms(d), 'f', -1, 64) }
+	rows := [][]string{{"second", "clients", "acquired", "errors", "lost_or_expired", "overlaps", "faults", "wait_p50_ms", "wait_p90_ms", "wait_p99_ms", "wait_max_ms"}}
 	for i, s := range r.Seconds {
-		rows = append(rows, []string{
-			strconv.Itoa(i + 1), strconv.FormatInt(s.Acquired, 10),
-			number(s.Wait.P50), number(s.Wait.P90), number(s.Wait.P99), number(s.Wait.Max),
-		})
+		var row []string
+		for _, n := range []int64{int64(i + 1), int64(s.Clients), s.Acquired, s.Errors, s.Lost, s.Overlaps, s.Faults} {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		for _, d := range []time.Duration{s.Wait.P50, s.Wait.P90, s.Wait.P99, s.Wait.Max} {
+			row = append(row, strconv.FormatFloat(ms(d), 'f', -1, 64))
+		}
+		rows = append(rows, row)
 	}
 	if err := out.WriteAll(rows); err != nil {
 		return fmt.Errorf("write the seconds: %w", err)

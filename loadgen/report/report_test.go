@@ -16,10 +16,10 @@ import (
 )
 
 func TestFilesAreInTheirUnits(t *testing.T) {
-	r := Result{Seconds: []loadgen.Second{{Acquired: 7, Wait: loadgen.Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
+	r := Result{Seconds: []loadgen.Second{{Clients: 6, Acquired: 7, Errors: 1, Lost: 2, Overlaps: 3, Faults: 4, Wait: loadgen.Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
 	var file strings.Builder
 	check.NoError(t, r.WriteCSV(&file))
-	want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"
+	want := "second,clients,acquired,errors,lost_or_expired,overlaps,faults,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,6,7,1,2,3,4,1.5,2,3000,4000\n"
 	check.True(t, file.String() == want, "got  %s\nwant %s", file.String(), want)
 }
 

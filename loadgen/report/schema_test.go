@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,28 +20,6 @@ import (
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
-
-func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
-	const schema, faults = "../../docs/scenario.schema.json", "properties/faults/items/properties"
-	for what, pair := range map[string][2][]string{
-		"a scenario": {readKeys("x: 1"), slices.Sorted(maps.Keys(check.Part[map[string]any](t, schema, "properties")))},
-		"a fault":    {readKeys("faults: [{x: 1}]"), slices.Sorted(maps.Keys(check.Part[map[string]any](t, schema, faults)))},
-	} {
-		slices.Sort(pair[0])
-		check.DeepEqual(t, pair[0], pair[1], "%s", what)
-	}
-	for _, kind := range loadgen.FaultKinds() {
-		check.True(t, slices.Contains(check.Part[[]any](t, schema, faults+"/fault/enum"), any(string(kind))),
-			"the schema does not know the fault %s", kind)
-	}
-}
-
-// readKeys returns the keys that the error about a file with a wrong key lists.
-func readKeys(file string) []string {
-	_, err := loadgen.Parse([]byte(file))
-	_, keys, _ := strings.Cut(fmt.Sprint(err), "there are ")
-	return strings.Fields(keys)
-}
 
 // Each figure that a threshold can name has its value in the document, at the parts of its name:
 // hand_off.p99 is .figures.hand_off.p99_ms.

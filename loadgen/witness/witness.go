@@ -163,11 +163,8 @@ func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
 }
 
 // Enter notes that a client, counted from 1, holds the locks of all keys. It waits for the reply, at
-// most 1 s, and returns the ID of the hold, "" if the witness has not seen it. A nil Witness sees nothing.
+// most 1 s, and returns the ID of the hold, "" if the witness has not seen it.
 func (w *Witness) Enter(ctx context.Context, client int, keys []string, shared bool) (hold string) {
-	if w == nil {
-		return ""
-	}
 	hold, err := w.add(ctx, Entry{Client: client, Keys: keys, Shared: shared})
 	if err != nil {
 		w.unseen.Add(1)

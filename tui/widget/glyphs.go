@@ -1,6 +1,9 @@
 package widget
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // Glyphs is a set of characters to draw with. Each glyph is one cell wide.
 type Glyphs struct {
@@ -102,4 +105,145 @@ func GlyphsNamed(name string) Glyphs {
 		return ASCII()
 	}
 	return Blocks()
+}
+
+// Bar draws a bar for fraction (0 to 1) of w cells, in eighths of a cell, without trailing
+// blanks.
+func (g Glyphs) Bar(fraction float64, w int) string {
+	n := eighths(fraction, w)
+	bar := strings.Repeat(g.Across[8], n/8)
+	if n%8 == 0 || g.Across[n%8] == " " {
+		return bar
+	}
+	return bar + g.Across[n%8]
+}
+
+// eighths returns fraction of w cells in eighths of a cell. It returns at least 1 for a
+// positive fraction.
+func eighths(fraction float64, w int) int {
+	if !(fraction > 0) || w <= 0 { // includes NaN
+		return 0
+	}
+	return max(1, int(math.Round(min(fraction, 1)*float64(8*w))))
+}
+
+// Scrollbar returns the lines of a scroll bar's thumb, from first up to but not including end, if n
+// of total lines are visible from top on. It returns 0, 0 if all lines are visible.
+func Scrollbar(top, n, total int) (first, end int) {
+	if n <= 0 || total <= n {
+		return 0, 0
+	}
+	size := max(1, n*n/total)
+	first = min(top*n/total, n-size)
+	if top+n >= total {
+		first = n - size
+	}
+	return first, first + size
+}
+
+// Chart draws values as columns in h lines of w cells. top is the value of a full column. The
+// last value is at the right edge. Values that do not fit are dropped from the start.
+func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
+	if w <= 0 || h <= 0 {
+		return nil
+	}
+	values = values[max(0, len(values)-w):]
+	heights := make([]int, len(values))
+	for i, v := range values {
+		if top > 0 {
+			heights[i] = eighths(v/top, h)
+		}
+	}
+	margin := strings.Repeat(" ", w-len(values))
+	lines := make([]string, h)
+	for row := range lines {
+		var b strings.Builder
+		b.WriteString(margin)
+		below := 8 * (h - 1 - row)
+		for _, n := range heights {
+			b.WriteString(g.Upward[min(max(n-below, 0), 8)])
+		}
+		lines[row] = b.String()
+	}
+	return lines
+}
+
+// RoundUp returns the next number for an axis label: 1, 2, 3, 4, 5, 6 or 8 times a power of
+// ten, and 1 for all v below 1.
+func RoundUp(v float64) float64 {
+	for decade := 1.0; decade < 1e15; decade *= 10 {
+		for _, step := range [...]float64{1, 2, 3, 4, 5, 6, 8} {
+			if v <= step*decade {
+				return step * decade
+			}
+		}
+	}
+	return v
+}
+
+// Span is a part of a strip.
+type Span struct {
+	From, To float64 // in cells from the left edge; parts outside of the strip are cut off
+	Label    string  // glyph for the first cell, or ""
+	On       Style   // style of the label
+	Fill     Style
+	Kind     Filling
+}
+
+// Filling is the pattern of a span.
+type Filling uint8
+
+// The fillings.
+const (
+	Solid     Filling = iota
+	Shared            // several holds
+	Contended         // holds while others wait
+	Empty             // free, with waiters
+	Clash             // holds that must not overlap
+	Behind            // highlighted time
+)
+
+// Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
+// Clash replaces a label: a Clash must be visible at any zoom. The label of a Shared span is in
+// the first cell of the span that has no label yet.
+func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
+	cells := make([]Cell, max(w, 0))
+	labelled := make([]bool, len(cells))
+	for _, s := range spans {
+		from, to := int(math.Floor(s.From)), int(math.Ceil(s.To))
+		label := max(from, 0)
+		for s.Kind == Shared && label < min(to, len(cells))-1 && labelled[label] {
+			label++
+		}
+		for x := max(from, 0); x < min(to, len(cells)); x++ {
+			switch {
+			case x == label && s.Label != "":
+				cells[x], labelled[x] = Cell{s.On, s.Label}, true
+			case labelled[x] && s.Kind != Clash:
+			case x == to-1:
+				cells[x] = Cell{s.Fill, g.end(s)}
+			default:
+				cells[x] = Cell{s.Fill, g.filling(s.Kind)}
+			}
+		}
+	}
+	for _, c := range cells {
+		if c.Text == "" {
+			c = Cell{blank, " "}
+		}
+		l.Put(c.Style, c.Text)
+	}
+}
+
+func (g Glyphs) filling(k Filling) string {
+	return [...]string{Solid: g.Across[8], Shared: g.Shared, Contended: g.Contended, Empty: g.Dashed, Clash: g.Clash, Behind: g.Behind}[k]
+}
+
+// end returns the glyph of the last cell of a span, which may be partly filled.
+func (g Glyphs) end(s Span) string {
+	part := int(math.Round(8 * (s.To - math.Floor(s.To))))
+	if s.Kind != Solid || part == 0 || g.Across[part] == " " {
+		return g.filling(s.Kind)
+	}
+	return g.Across[part]
 }

@@ -39,13 +39,3 @@ func (m *Map[K, V]) PutAll(other *Map[K, V]) {
 		}
 	}
 }
-
-// GetOrAdd returns the value of a key, or stores and returns the result of fresh.
-func (m *Map[K, V]) GetOrAdd(key K, fresh func() V) V {
-	v, known := m.Get(key)
-	if !known {
-		v = fresh()
-	}
-	m.Put(key, v)
-	return v
-}

@@ -1,4 +1,5 @@
-package lock_test
+// Package simulate runs random clients of package lock under a fake clock.
+package simulate
 
 import (
 	"context"
@@ -18,10 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/lockspec"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/lab/internal/lockspec"
 	"locktop/lock"
 )
 
@@ -75,6 +76,9 @@ func episodes(t *testing.T, long int, seed uint64, run func(t *testing.T, seed u
 	t.Logf("%d episodes from seed %d in %v", seed-first, first, took.Round(time.Millisecond))
 	return took
 }
+
+// reenterable are the kinds that their owner can enter again.
+var reenterable = []string{"reentrant", "reader", "writer"}
 
 const (
 	simServers   = 4 // the last three are the nodes of the Redlock
@@ -474,7 +478,11 @@ func (w *simulated) renewing(p *simProcess) []*lock.Lease {
 			short, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: every}}
-			if lease, err := (&client{p.client}).Mutex(fmt.Sprint("renewing:", i), o).TryLock(short); err == nil {
+			m, err := p.client.Mutex(fmt.Sprint("renewing:", i), o)
+			if err != nil {
+				panic(err)
+			}
+			if lease, err := m.TryLock(short); err == nil {
 				mu.Lock()
 				leases = append(leases, lease)
 				mu.Unlock()

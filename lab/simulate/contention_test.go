@@ -1,6 +1,7 @@
-package lock_test
+package simulate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -102,11 +103,20 @@ func contend(t *testing.T, seed uint64) int {
 		link := netfault.New(e.Dial)
 		link.Undelayed = 2                                                                                              // the handshake: go-redis connects under a mutex, which would stop the fake clock
 		latency := []time.Duration{10 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond}[choose.IntN(3)] // a near process overtakes a far one
-		link.Sent = func([]byte) { c.sent(p) }
-		link.Delay(func() time.Duration { return rand.N(latency) })
+		busy := time.Duration(0)                                                                                        // delays the next packet: a busy process subscribes late
+		link.Sent = func(request []byte) {
+			if bytes.Contains(request, []byte("subscribe\r\n")) {
+				busy = rand.N(slow)
+			}
+			c.sent(p)
+		}
+		link.Delay(func() time.Duration {
+			delay := busy + rand.N(latency)
+			busy = 0
+			return delay
+		})
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
-		client := &client{check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)}
-		client.DelaySubscriptions(func() time.Duration { return rand.N(slow) })
+		client := check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)
 		defer func() {
 			_ = client.Close()
 			_ = rdb.Close()
@@ -129,7 +139,7 @@ func contend(t *testing.T, seed uint64) int {
 
 // act runs one caller until end: it is idle, slow, impatient, greedy or busy for a time, then
 // again.
-func (c *contest) act(end context.Context, choose *rand.Rand, client *client, who *contestant) {
+func (c *contest) act(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant) {
 	for end.Err() == nil {
 		phase, stop := context.WithTimeout(end, 100*time.Millisecond+time.Duration(choose.Int64N(int64(1500*time.Millisecond))))
 		switch choose.IntN(6) {
@@ -158,7 +168,7 @@ func (c *contest) act(end context.Context, choose *rand.Rand, client *client, wh
 
 // try waits for the lock, at most for a random time up to patience, 0 = for as long as
 // necessary. It holds the lock for a random time up to hold.
-func (c *contest) try(end context.Context, choose *rand.Rand, client *client, who *contestant, patience, hold time.Duration) {
+func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant, patience, hold time.Duration) {
 	ctx, cancel := context.WithCancel(end)
 	if c.giveUps && patience > 0 {
 		ctx, cancel = context.WithTimeout(end, time.Duration(choose.Int64N(int64(patience))))
@@ -183,7 +193,7 @@ func (c *contest) try(end context.Context, choose *rand.Rand, client *client, wh
 }
 
 // overtake acquires a lock that is free, which has perhaps just woken another process.
-func (c *contest) overtake(end context.Context, choose *rand.Rand, client *client, who *contestant) {
+func (c *contest) overtake(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant) {
 	var l lock.Locker
 	c.note(func() { l = c.locker(choose, client, who) })
 	if lease, err := l.TryLock(end); err == nil {
@@ -293,26 +303,39 @@ func (c *contest) check(by string) {
 }
 
 // locker returns the lock that a caller tries to acquire next. The caller holds mu.
-func (c *contest) locker(choose *rand.Rand, client *client, who *contestant) lock.Locker {
+func (c *contest) locker(choose *rand.Rand, client *lock.Client, who *contestant) lock.Locker {
 	o := lock.Options{TTL: time.Minute}
 	kind := c.kind
-	if kind == "strings" {
-		kind = []string{"mutex", "fair", "all"}[choose.IntN(3)]
-	}
-	who.keys, who.exclusive = []string{"k"}, true
 	switch kind {
-	case "semaphore":
-		return client.Semaphore("k", c.limit, o)
-	case "all":
-		who.keys = [][]string{{"k"}, {"k", "l"}, {"l", "m"}, {"m", "k"}}[choose.IntN(4)]
-		return client.All(who.keys, o)
+	case "strings":
+		kind = []string{"mutex", "fair", "all"}[choose.IntN(3)]
 	case "rw":
-		kind = "writer"
-		if choose.IntN(3) == 0 {
-			who.exclusive, kind = false, "reader"
-		}
+		kind = []string{"reader", "writer", "writer"}[choose.IntN(3)]
 	}
-	return kinds[kind](client, "k", o)
+	who.keys, who.exclusive = []string{"k"}, kind != "reader"
+	var l lock.Locker
+	var err error
+	switch kind {
+	case "mutex":
+		l, err = client.Mutex("k", o)
+	case "reentrant":
+		l, err = client.Reentrant("k", o)
+	case "fair":
+		l, err = client.Fair("k", o)
+	case "semaphore":
+		l, err = client.Semaphore("k", c.limit, o)
+	case "reader":
+		l, _, err = client.RW("k", o)
+	case "writer":
+		_, l, err = client.RW("k", o)
+	default:
+		who.keys = [][]string{{"k"}, {"k", "l"}, {"l", "m"}, {"m", "k"}}[choose.IntN(4)]
+		l, err = client.All(who.keys, o)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return l
 }
 
 // bound returns for how long the lock may be free while a caller waits.

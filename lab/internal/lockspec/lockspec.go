@@ -1,6 +1,6 @@
 // Package lockspec is what locks promise, as a state machine, and the locks that its tests use. Only
-// tests import it: the simulation of package lock, which draws the orders of messages, and the
-// explorer in lab, which enumerates them.
+// tests import it: those of lab/simulate, which draw the orders of messages, and those of lab/explore,
+// which enumerate them.
 package lockspec
 
 import (
