@@ -74,7 +74,6 @@ func faulty(kind loadgen.Kind) loadgen.Scenario {
 // raises no alarm, and neither do the oracles of the agents.
 func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 	testtier.Long(t, "it runs a load of every kind by agents")
-	t.Parallel()
 	type result struct {
 		acquired, proven int64
 		excused          int64
@@ -84,9 +83,9 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 	t.Run("kinds", func(t *testing.T) {
 		for _, kind := range []loadgen.Kind{loadgen.Mutex, loadgen.Reentrant, loadgen.RW, loadgen.Fair, loadgen.Redlock, loadgen.Semaphore, loadgen.All} {
 			t.Run(string(kind), func(t *testing.T) {
-				t.Parallel()
+				besideOthers(t, kind)
 				n := 1
-				if kind == loadgen.Redlock {
+				if kind.Quorum() {
 					n = 5
 				}
 				set := nodes(t, n)
