@@ -279,7 +279,7 @@ func (q *deadlineQueue) Pop() any {
 
 // nextDeadline returns when a lock must be read again: at the first of its deadlines,
 // on the server's clock.
-func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
+func (w *Watcher) nextDeadline(l *keyspace.Lock) time.Time {
 	first := l.Expires
 	sooner := func(t time.Time) { first = keyspace.Earliest(first, t) }
 	for _, h := range l.Holders {
@@ -355,7 +355,7 @@ func (w *Watcher) updateLock(was, now candidate, known bool, d *keyspace.Differ)
 		d.Events[i].Lock = *now.lock
 	}
 	w.report(d.Events)
-	w.locks.put(was, now, w.nextDeadline(*now.lock))
+	w.locks.put(was, now, w.nextDeadline(now.lock))
 	w.tracking.coverage.learn(&now)
 	if w.isSlow() {
 		if len(w.locks.strings) >= maxIgnored {
@@ -405,7 +405,7 @@ func (w *Watcher) report(events []keyspace.Event) {
 // watcher has it already, or if another watcher has already found its end.
 func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
 	cluster := w.scanner.opts.Cluster
-	if w.onOtherNode(*l.lock) && cluster.ownedByOther(l.lock.Key, w) {
+	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
 		return none, false, false
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
@@ -416,7 +416,7 @@ func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
 }
 
 // onOtherNode reports whether a lock was read on another cluster node.
-func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.node }
+func (w *Watcher) onOtherNode(l *keyspace.Lock) bool { return l.Node != w.reader.node }
 
 // dropMoved removes the locks that other watchers of the cluster have taken over,
 // without events.

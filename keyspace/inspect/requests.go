@@ -206,7 +206,7 @@ func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
 func (w *Watcher) mayHideWaiters(key string, k *candidate) bool {
 	l := k.lock
 	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !(k.format.ShowsWaiters && !k.format.MayPoll) && !k.shared && !k.standsIn() && w.locks.companions[key] == "" &&
-		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
+		!w.onOtherNode(l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 
 // checkRequests checks some locks in one round trip.
