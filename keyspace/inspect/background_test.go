@@ -283,6 +283,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 // lateEnd is a connection whose end is noticed half a second late, once it asks for client tracking.
 type lateEnd struct {
 	net.Conn
+	latency  time.Duration // of a reply
 	tracking atomic.Bool
 }
 
@@ -295,6 +296,7 @@ func (c *lateEnd) Write(p []byte) (int, error) {
 
 func (c *lateEnd) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	time.Sleep(c.latency)
 	if c.tracking.Load() && err != nil {
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -308,14 +310,15 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	for what, c := range map[string]struct {
 		command string   // after which the server restarts
 		args    []string // with which it keeps its data; the holder releases the lock then
-	}{"before the next command": {}, "before a scan": {command: "dbsize"}, "with its data": {args: []string{"--appendonly", "yes", "--appendfsync", "always"}}} {
+		latency time.Duration
+	}{"before the next command": {}, "before a read ahead": {command: "getrange", latency: 10 * time.Millisecond}, "before a scan": {command: "dbsize"}, "with its data": {args: []string{"--appendonly", "yes", "--appendfsync", "always"}}} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			child := servertest.RedisForTest(t, c.args...)
 			other := connect(t, redis.Options{Addr: child.Addr()})
 			rdb := connect(t, redis.Options{Addr: child.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-				return &lateEnd{Conn: conn}, err
+				return &lateEnd{Conn: conn, latency: c.latency}, err
 			}})
 			read := before(rdb, c.command)
 			do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)

@@ -125,6 +125,8 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	w.noteRead(began)
 	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
 		w.followClock(w.reader.conn.now, time.Since(valuesAsked))
+	}
+	if len(keys) > 0 { // some may have been read ahead
 		if err := w.verifyServer(ctx); err != nil {
 			return err
 		}

@@ -157,10 +157,12 @@ func (t *tracking) close() {
 	t.conn, t.nextConn = nil, nil
 }
 
-// requeue adds changes that were received and not read.
+// requeue adds changes that were received. What was read after them counts as not read.
 func (t *tracking) requeue(c changes) {
 	for _, key := range c.keys {
-		t.pending.add(key, c.of[key])
+		unread := c.of[key]
+		unread.ahead = nil
+		t.pending.add(key, unread)
 	}
 	t.pending.flushed = t.pending.flushed || c.flushed
 	t.pending.mark = max(t.pending.mark, c.mark)
