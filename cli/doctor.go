@@ -63,7 +63,7 @@ func (p output) doctor(ctx context.Context, t *connect.Target, s *selection, o d
 		return scanFailed(fmt.Errorf("read %s: %w", t.Title, err))
 	}
 	d := diagnosisOf(t.Title, s.filter(snap), snap)
-	if err := p.printed("the diagnosis", o.json, d.json(), func(w io.Writer) error { return d.write(w, coloured(w)) }); err != nil {
+	if err := p.printed("the diagnosis", o.json, d.json(), func(w io.Writer) error { return d.write(w, isTerminal(w) && os.Getenv("NO_COLOR") == "") }); err != nil {
 		return err
 	}
 	if n := d.wrong(); n > 0 {
@@ -276,11 +276,6 @@ func hasHotKeys(n keyspace.Node) bool {
 	var major, minor int
 	_, _ = fmt.Sscanf(n.Version, "%d.%d", &major, &minor)
 	return n.Product == "redis" && (major > 8 || major == 8 && minor >= 6)
-}
-
-// coloured reports whether output to w may have colours.
-func coloured(w io.Writer) bool {
-	return isTerminal(w) && os.Getenv("NO_COLOR") == ""
 }
 
 // terminalTest returns the symbols and colours of the screen, so that people see

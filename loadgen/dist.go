@@ -272,10 +272,6 @@ type iteration struct {
 	drawn       Dist // what work was drawn from
 }
 
-func newPlanner(seed uint64, client int) planner {
-	return planner{rand.New(rand.NewPCG(seed, uint64(client)))}
-}
-
 // next makes the choices for a round of s.
 func (c planner) next(s *Scenario, keys *picker) iteration {
 	return iteration{

@@ -11,7 +11,7 @@ import (
 )
 
 func take(n int, s Scenario, client int) []iteration {
-	choices, keys := newPlanner(s.Seed, client), newPicker(s.Keys)
+	choices, keys := planner{rand.New(rand.NewPCG(s.Seed, uint64(client)))}, newPicker(s.Keys)
 	all := make([]iteration, n)
 	for i := range all {
 		all[i] = choices.next(&s, keys)

@@ -195,7 +195,7 @@ func TestDurationsOutOfRangeAreCounted(t *testing.T) {
 }
 
 func TestEverySecondHasItsOwnFigures(t *testing.T) {
-	tl := newTimeline()
+	tl := &timeline{wait: newHistogram()}
 	tl.add(100*time.Millisecond, 40*time.Millisecond)
 	tl.add(999*time.Millisecond, 60*time.Millisecond)
 	tl.add(1*time.Second, time.Millisecond)
@@ -210,7 +210,7 @@ func TestEverySecondHasItsOwnFigures(t *testing.T) {
 }
 
 func TestALateAcquireCountsInTheCurrentSecond(t *testing.T) {
-	tl := newTimeline()
+	tl := &timeline{wait: newHistogram()}
 	tl.advance(3 * time.Second)
 	tl.add(2999*time.Millisecond, time.Millisecond)
 	got := tl.seconds(3 * time.Second)
@@ -218,7 +218,7 @@ func TestALateAcquireCountsInTheCurrentSecond(t *testing.T) {
 }
 
 func TestHistoryKeepsTheNewestSeconds(t *testing.T) {
-	tl := newTimeline()
+	tl := &timeline{wait: newHistogram()}
 	for i := range 1000 {
 		for range i {
 			tl.add(time.Duration(i)*time.Second, 0)
@@ -234,7 +234,7 @@ func TestHistoryKeepsTheNewestSeconds(t *testing.T) {
 
 func TestALongGapIsEmptySeconds(t *testing.T) {
 	for _, gap := range []int{1, 2, HistorySeconds - 1, HistorySeconds, HistorySeconds + 1, 100_000} {
-		tl := newTimeline()
+		tl := &timeline{wait: newHistogram()}
 		tl.add(0, time.Second)
 		got := tl.seconds(time.Duration(gap) * time.Second)
 		check.Equal(t, len(got), min(gap+1, HistorySeconds), "gap of %d: seconds", gap)
@@ -247,7 +247,7 @@ func TestALongGapIsEmptySeconds(t *testing.T) {
 }
 
 func TestSecondsAreACopy(t *testing.T) {
-	tl := newTimeline()
+	tl := &timeline{wait: newHistogram()}
 	tl.advance(2 * time.Second)
 	got := tl.seconds(2 * time.Second)
 	tl.add(2*time.Second, 0)

@@ -150,7 +150,8 @@ func (c *client) strikeBetween(halt context.Context, w *network, f Fault) error 
 // beforeCommand is the netfault.Before of a client process whose network is w, for a command to a node.
 func (c *client) beforeCommand(w *network, node int, command string) func() error {
 	f, found := c.faults.take(func(f Fault) bool {
-		return f.strikesBefore(command, w.holding.Load()) && (f.Node == 0 || f.Node == node && c.mayAcquire())
+		_, held := c.fleet.oracle.Held()
+		return f.strikesBefore(command, w.holding.Load()) && (f.Node == 0 || f.Node == node && !held && !c.fleet.recorder.inside(c.number))
 	})
 	if !found {
 		return nil
@@ -160,12 +161,6 @@ func (c *client) beforeCommand(w *network, node int, command string) func() erro
 		w.resumed.Store(time.Now().UnixNano())
 		return err
 	}
-}
-
-// mayAcquire reports whether the client has no lock, and no other client is inside.
-func (c *client) mayAcquire() bool {
-	_, held := c.fleet.oracle.Held()
-	return !held && !c.fleet.recorder.inside(c.number)
 }
 
 // waitReplacement removes a crashed client, waits for replaceAfter, and replaces the client.

@@ -325,7 +325,7 @@ func (f *fleet) admit(place int) (*slot, error) {
 		number:  number,
 		place:   place,
 		fleet:   f,
-		planner: newPlanner(s.Seed, number),
+		planner: planner{rand.New(rand.NewPCG(s.Seed, uint64(number)))},
 		faults:  faults,
 	}
 	if s.Lock.Kind != Exec {

@@ -180,8 +180,6 @@ func parsePerTTL(text string) (int, error) {
 	return n, nil
 }
 
-func formatPerTTL(n int) string { return "ttl/" + strconv.Itoa(n) }
-
 // parseShort reads on or off.
 func (r *Renew) parseShort(text string) error {
 	on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[text]

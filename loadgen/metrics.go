@@ -202,7 +202,7 @@ var outcomes = [...]struct {
 }
 
 func newRecorder(now time.Time, of role) *recorder {
-	r := &recorder{first: of.first(), began: now, timeline: newTimeline(), histograms: newHistograms()}
+	r := &recorder{first: of.first(), began: now, timeline: &timeline{wait: newHistogram()}, histograms: newHistograms()}
 	if of.agent > 0 {
 		r.timeline.keep = r.keepSecond
 	}
@@ -454,8 +454,6 @@ type timeline struct {
 
 	keep func(number int, of Second, waits *histogram) // nil, or called for each second that ends
 }
-
-func newTimeline() *timeline { return &timeline{wait: newHistogram()} }
 
 // add counts an acquire at a time since the start. If its second is over, the current
 // second counts it.

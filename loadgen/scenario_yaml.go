@@ -203,7 +203,7 @@ var formats = map[string]format{
 	"share":         formatAs("a share like 80% or 0.8", parseShare, FormatShare),
 	"rate":          formatAs("a rate like 500/s or 30/m", ParseRate, FormatRate),
 	"time.Duration": formatAs("a time like 500ms or 2m", time.ParseDuration, short),
-	"per-ttl":       formatAs("a time like 500ms or ttl/3", parsePerTTL, formatPerTTL),
+	"per-ttl":       formatAs("a time like 500ms or ttl/3", parsePerTTL, func(n int) string { return "ttl/" + strconv.Itoa(n) }),
 }
 
 func formatAs[T any](valid string, parse func(string) (T, error), print func(T) string) format {

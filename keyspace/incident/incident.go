@@ -258,7 +258,9 @@ func (b *Builder) Stories() []Story {
 		t.count(b.last)
 		all = append(all, b.stories(t)...)
 	}
-	slices.SortFunc(all, worse)
+	slices.SortFunc(all, func(a, b Story) int { // faults before what may be on purpose, and that before contention
+		return cmp.Or(a.quiet-b.quiet, cmp.Compare(b.Blocked, a.Blocked), a.From.Compare(b.From), a.Lock.Compare(b.Lock))
+	})
 	told := make(map[*cycle]bool)
 	return slices.DeleteFunc(all, func(s Story) bool {
 		again := s.cycle != nil && told[s.cycle]

@@ -13,12 +13,6 @@ import (
 	"locktop/keyspace/holds"
 )
 
-// worse orders stories: faults before what may be on purpose, and that before contention, then by cost, then by time
-// and name.
-func worse(a, b Story) int {
-	return cmp.Or(a.quiet-b.quiet, cmp.Compare(b.Blocked, a.Blocked), a.From.Compare(b.From), a.Lock.Compare(b.Lock))
-}
-
 // stories returns the incidents of a lock.
 func (b *Builder) stories(t *track) []Story {
 	var all []Story

@@ -219,9 +219,6 @@ func (s *slots) movesSince(before *slots) *keyspace.SlotMoves {
 	return m
 }
 
-// anyIn reports whether keys may have arrived; nil means no moves.
-func anyIn(m *keyspace.SlotMoves) bool { return m != nil && slices.Contains(m.Came[:], true) }
-
 // passedThrough reports whether a key may have arrived in one of two intervals and left
 // in the same or the other one.
 func passedThrough(a, b *keyspace.SlotMoves) bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,6 +198,11 @@ func (c *invalidationConn) OnNext(auth.Credentials) {
 
 // OnError implements [auth.CredentialsListener].
 func (c *invalidationConn) OnError(error) {}
+
+// covers reports whether the changes of a key are reported.
+func (c *invalidationConn) covers(key string) bool {
+	return slices.ContainsFunc(c.prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
 
 // current returns the present state.
 func (c *invalidationConn) current() connState {

@@ -140,7 +140,7 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 	addLateMoves(parts)
 	var moved []int
 	for i, p := range parts {
-		if p.Err == nil && anyIn(p.Moves) {
+		if p.Err == nil && p.Moves != nil && slices.Contains(p.Moves.Came[:], true) {
 			moved = append(moved, i)
 		}
 	}

@@ -43,7 +43,7 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 			keys = append(keys, key)
 		}
 	} else {
-		keys = append(keys, w.tracking.uncoveredKeys(w.locks.known)...)
+		keys = append(slices.AppendSeq(keys, maps.Keys(w.tracking.unreported)), w.tracking.uncoveredKeys(w.locks.known)...)
 	}
 	keys = append(keys, c.keys...)
 	w.times.lag.record(c) // the events say how late they are
@@ -54,7 +54,7 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	if c.flushed {
 		w.addNotice(keyspace.ServerFlushed, "a database was emptied")
 	}
-	w.tracking.resync = false
+	w.tracking.resync, w.tracking.unreported = false, nil
 	w.times.lag.record(c)
 	if pollDue && every == pollEvery && !polled.IsZero() { // what changed right after the read before is seen now
 		w.times.lag.worst = max(w.times.lag.worst, time.Since(polled))
@@ -356,7 +356,7 @@ func (w *Watcher) noteRead(since time.Time) { w.times.readStart, w.times.readEnd
 // if no report can have been lost.
 func (w *Watcher) heldFor(was candidate, reportedAt time.Time) time.Duration {
 	held := was.lastRead.Sub(was.firstRead)
-	if !reportedAt.IsZero() && !w.tracking.resync {
+	if !reportedAt.IsZero() && !w.tracking.resync && !w.tracking.unreported[was.lock.Key] {
 		held = max(held, reportedAt.Sub(was.firstRead)-maxReportDelay)
 	}
 	return held
@@ -372,7 +372,8 @@ const (
 
 // worthChecking reports whether an unknown key should be read.
 func (w *Watcher) worthChecking(key string) bool {
-	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.coverage.allKeys && !w.tracking.coverage.covers(key) {
+	globs := w.scanner.opts.Match
+	if w.scanner.index.isCompanion(key) || len(globs) > 0 && !slices.ContainsFunc(globs, func(glob string) bool { return keyspace.MatchGlob(glob, key) }) || w.tracking.coverage.allKeys && !w.tracking.coverage.covers(key) {
 		return false
 	}
 	if at, known := w.locks.ignored[key]; known {

@@ -168,11 +168,6 @@ func (s *Scanner) keyID(key string) keyspace.ID {
 	return keyspace.ID{Node: s.node, DB: s.opts.DB, Key: key}
 }
 
-// selects reports whether a key matches the globs.
-func (s *Scanner) selects(key string) bool {
-	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return keyspace.MatchGlob(glob, key) })
-}
-
 // reader returns a reader with the options of the scanner.
 func (s *Scanner) reader() reader {
 	return reader{

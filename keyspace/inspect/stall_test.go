@@ -274,6 +274,32 @@ func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	check.Equal(t, soon, want, "prefixes that are tracked before another scan")
 }
 
+// The connection that reports a new prefix, too, does not make the watcher read all locks again.
+func TestANewPrefixReadsNoLockThatIsReported(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
+	defer w.Close()
+	tracked := func(key string) {
+		t.Helper()
+		check.NoError(t, rdb.Set(t.Context(), key, "token:1", 0).Err())
+		w.scan.next = time.Time{} // a scan is due at once
+		for deadline := time.Now().Add(30 * time.Second); w.locks.known[key] == nil || !w.tracking.upToDate() || !w.tracking.conn.covers(key); {
+			_, _, err := w.Next(t.Context())
+			check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
+		}
+	}
+	tracked("a:1")
+	read := w.locks.known["a:1"].lastRead
+	tracked("b:1")
+	check.True(t, w.locks.known["a:1"].lastRead.Equal(read), "a lock is read again because another has a new prefix")
+	check.NoError(t, rdb.Set(t.Context(), "a:1", "token:2", 0).Err())
+	for deadline := time.Now().Add(30 * time.Second); w.locks.known["a:1"].lock.Holders[0].ID != "token:2"; {
+		_, _, err := w.Next(t.Context())
+		check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
+	}
+}
+
 func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()

@@ -31,15 +31,18 @@ type tracking struct {
 
 	conn             *invalidationConn // the connection in use; nil = none
 	nextConn         *invalidationConn // a connection that is not ready yet
+	lastConn         *invalidationConn // the one that conn has replaced, until all that it was sent is received; nil = none
+	lastMark         int               // comes back on lastConn after that
 	wake             chan struct{}     // ready when the connections have something to read
 	dialedAt         time.Time
 	backoff          time.Duration
-	pending          changes // changes that were received and not read
-	resync           bool    // a report may have been lost: all locks must be read
-	disconnected     bool    // a connection was lost: the server may be another process
-	verifiedDials    uint32  // dials of the pool when the server was checked last
-	trackErr         error   // why the server does not report changes
-	useNotifications bool    // keyspace notifications are used in place of tracking
+	pending          changes         // changes that were received and not read
+	resync           bool            // a report may have been lost: all locks must be read
+	unreported       map[string]bool // locks that conn covers and the connection before it did not: they must be read
+	disconnected     bool            // a connection was lost: the server may be another process
+	verifiedDials    uint32          // dials of the pool when the server was checked last
+	trackErr         error           // why the server does not report changes
+	useNotifications bool            // keyspace notifications are used in place of tracking
 
 	coverage coverage
 	marks    marks
@@ -72,7 +75,7 @@ func (t *tracking) maintain(known lockSet) {
 		return
 	}
 	t.reap()
-	t.promote()
+	t.promote(known)
 	t.coverage.updateAllKeys(known, time.Now())
 	if at, due := t.nextDial(); due && !time.Now().Before(at) {
 		t.dialedAt, t.coverage.stale = time.Now(), false
@@ -92,7 +95,7 @@ func (t *tracking) maintain(known lockSet) {
 // yet.
 func (t *tracking) nextDial() (at time.Time, due bool) {
 	needed := t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0)
-	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.dial != nil
+	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.lastConn == nil && t.dial != nil
 }
 
 // reap removes a lost connection.
@@ -108,8 +111,9 @@ func (t *tracking) reap() {
 	}
 }
 
-// promote takes the next connection into use when it is ready.
-func (t *tracking) promote() {
+// promote takes the next connection into use when it is ready. The server then reports the changes of what
+// both connections cover to both, so only the other locks must be read.
+func (t *tracking) promote(known lockSet) {
 	if t.nextConn == nil {
 		return
 	}
@@ -126,11 +130,23 @@ func (t *tracking) promote() {
 		t.delayRetry()
 		return
 	}
-	if t.conn != nil {
-		t.retire(t.conn)
+	was, state := t.conn, next.current()
+	if was == nil || was.current().trackErr != nil || state.trackErr != nil {
+		if t.resync = true; was != nil {
+			t.retire(was)
+		}
+	} else {
+		t.marks.sent++
+		t.lastConn, t.lastMark = was, t.marks.sent
+		_ = was.ps.Ping(context.Background(), strconv.Itoa(t.lastMark)) // an error means that the connection is lost, which is detected elsewhere
+		t.unreported = make(map[string]bool)
+		for key, l := range known {
+			if !was.covers(key) || slices.ContainsFunc(l.companions, func(beside keyspace.Companion) bool { return !was.covers(beside.Key) }) {
+				t.unreported[key] = true
+			}
+		}
 	}
-	t.conn, t.backoff, t.resync = next, 0, true
-	state := next.current()
+	t.conn, t.backoff = next, 0
 	t.trackErr = state.trackErr
 	if notify := t.trackErr != nil && state.canNotify; notify != t.useNotifications {
 		t.useNotifications, t.coverage.stale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
@@ -149,12 +165,12 @@ func (t *tracking) retire(conn *invalidationConn) {
 
 // close closes all connections.
 func (t *tracking) close() {
-	for _, conn := range []*invalidationConn{t.conn, t.nextConn} {
+	for _, conn := range []*invalidationConn{t.conn, t.nextConn, t.lastConn} {
 		if conn != nil {
 			conn.close()
 		}
 	}
-	t.conn, t.nextConn = nil, nil
+	t.conn, t.nextConn, t.lastConn = nil, nil, nil
 }
 
 // requeue adds changes that were received. What was read after them counts as not read.
@@ -170,6 +186,16 @@ func (t *tracking) requeue(c changes) {
 
 // receive adds the changes that were received meanwhile to those that were not read.
 func (t *tracking) receive() {
+	if t.lastConn != nil {
+		c := t.lastConn.drain()
+		if _, lost := t.lastConn.closedWith(); lost || c.mark >= t.lastMark {
+			t.resync = t.resync || c.mark < t.lastMark
+			t.lastConn.close()
+			t.lastConn = nil
+		}
+		c.mark = 0 // it says nothing of conn
+		t.requeue(c)
+	}
 	if t.conn != nil {
 		t.requeue(t.conn.drain())
 	}
@@ -228,7 +254,7 @@ func (t *tracking) mode() keyspace.WatchMode {
 // upToDate reports whether the server reports the changes of all locks that it is asked for,
 // and none was lost.
 func (t *tracking) upToDate() bool {
-	return t.conn != nil && t.nextConn == nil && !t.coverage.stale && !t.resync
+	return t.conn != nil && t.nextConn == nil && t.lastConn == nil && !t.coverage.stale && !t.resync && len(t.unreported) == 0
 }
 
 // slack returns how long before its deadline a vanished lock counts as expired. It is

@@ -158,12 +158,7 @@ func stateOf(s keyspace.Snapshot) keyspace.Snapshot {
 	return keyspace.Snapshot{Complete: s.Complete, Cost: s.Cost, Server: s.Server, Nodes: s.Nodes, Problems: s.Problems, Watch: s.Watch}
 }
 
-// differ reports whether two states differ by more than figures: numbers and times, such as
-// the uptime, which always change.
-func differ(a, b keyspace.Snapshot) bool {
-	return !reflect.DeepEqual(withoutFigures(a), withoutFigures(b))
-}
-
+// withoutFigures returns a state without its numbers and times, such as the uptime, which always change.
 func withoutFigures(s keyspace.Snapshot) keyspace.Snapshot {
 	s.Nodes = slices.Clone(s.Nodes)
 	clearFigures(reflect.ValueOf(&s).Elem())

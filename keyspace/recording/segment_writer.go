@@ -97,7 +97,7 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 	}
 	w.addEvents(&f, s.Events, before, known)
 	state := stateOf(s)
-	if differ(state, w.servers) || (w.exact || s.At.Sub(w.stateAt) >= statePeriod) && !reflect.DeepEqual(state, w.servers) {
+	if !reflect.DeepEqual(withoutFigures(state), withoutFigures(w.servers)) || (w.exact || s.At.Sub(w.stateAt) >= statePeriod) && !reflect.DeepEqual(state, w.servers) {
 		w.servers, w.stateAt = state, s.At
 		f.State = &w.servers
 	}

@@ -96,12 +96,6 @@ type change struct {
 	Beyond *bool   `json:"beyond_noise,omitempty"` // nil = the reports are too few
 }
 
-// scaled returns the change in the unit of JSON.
-func (c change) scaled(scale float64) any {
-	in := func(v float64) float64 { return loadgen.InJSON(v * scale) }
-	return change{in(c.Median), in(c.Least), in(c.Most), in(c.Now), c.Beyond}
-}
-
 // changes returns the changes of all figures that the reports and m have, by name.
 func (b *Baseline) changes(m loadgen.Figures) map[string]change {
 	all := make(map[string]change)

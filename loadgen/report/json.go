@@ -135,7 +135,10 @@ func (r Result) document() jsonReport {
 		doc.Agents = append(doc.Agents, jsonAgent{a.Number, a.Name, ms(a.Clock), a.Lost, a.Clients, a.Metrics.Figures()})
 	}
 	if r.Baseline != nil {
-		doc.Baseline = loadgen.NestFigures(r.Baseline.changes(doc.Figures), change.scaled)
+		doc.Baseline = loadgen.NestFigures(r.Baseline.changes(doc.Figures), func(c change, scale float64) any {
+			in := func(v float64) float64 { return loadgen.InJSON(v * scale) }
+			return change{in(c.Median), in(c.Least), in(c.Most), in(c.Now), c.Beyond}
+		})
 	}
 	if w := r.Witness; w != nil {
 		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}
