@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -121,20 +119,13 @@ func TestALoadRefusesAContext(t *testing.T) {
 	}
 }
 
-// uuid1 returns a token as redis-py makes it. It contains the time.
-func uuid1(at time.Time) string {
-	ticks := uint64(at.UnixNano())/100 + 0x01B21DD213814000
-	return fmt.Sprintf("%08x%04x1%03x8abc0242ac120002", ticks&0xffffffff, ticks>>32&0xffff, ticks>>48)
-}
-
 // Limits decide when a hold is overdue, and its state. Those of flags precede
 // those of the context, and the first that matches counts.
 func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 	addr := servertest.RedisForTest(t).Addr()
-	old := uuid1(time.Now().Add(-time.Hour)) // a token that contains the start of the hold
-	for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
-		send(t, addr, "SET", "lock:"+key, old)
-	}
+	send(t, addr, "SET", "lock", "pod-7")
+	old := sent(t, addr, "DUMP", "lock").Val()
+	send(t, addr, "DEL", "lock")
 	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    overdue: ['lock:job:*=10m', '*=2h']")
 	for _, c := range []struct{ flags, overdue string }{
 		{"", "lock:job:a lock:job:b"},
@@ -142,6 +133,9 @@ func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 		{"--overdue never", ""},
 		{"--overdue lock:leader=30m --overdue lock:odd=name=30m --overdue 24h", "lock:leader lock:odd=name"},
 	} {
+		for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
+			send(t, addr, "RESTORE", "lock:"+key, 0, old, "REPLACE", "IDLETIME", 3600) // it has not changed for an hour
+		}
 		doc, said := listedOn(t, append([]string{"--context", "prod"}, strings.Fields(c.flags)...)...)
 		var overdue []string
 		for _, l := range doc.Locks {

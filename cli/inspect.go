@@ -387,7 +387,7 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 	if h.Depth > 1 {
 		parts = append(parts, fmt.Sprintf("%d times", h.Depth))
 	}
-	if age := h.Age(at); age.Duration > 0 {
+	if age := h.Age(at); age.Duration > 0 || age.Wide() {
 		parts = append(parts, "held "+age.String())
 	}
 	if !h.Expires.IsZero() && !h.Expires.After(at) {

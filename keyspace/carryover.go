@@ -157,8 +157,8 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		case held, began.IsZero():
 		case h.Since.IsZero():
 			h.Since, h.Late = began, d.Late
-		case d.Lag > 0: // the time in a token is that of the attempt, on the clock of the client
-			h.Since = Earliest(Later(h.Since, began.Add(-d.Lag)), began)
+		case d.Lag > 0: // what the client stores is by its own clock
+			h.Since, h.Late = Earliest(Later(h.Since.Add(-h.Late), began.Add(-d.Lag)), began), 0
 		}
 		if h.Since.IsZero() && h.Seen.IsZero() {
 			h.Seen = d.At
@@ -229,7 +229,7 @@ func (l Lock) Still(had []Holder) (Lock, bool) {
 // sameHold reports whether two reads show one hold. Their begins may differ by 1 s: one in the future, of a fast clock,
 // is read as now.
 func (h Holder) sameHold(o Holder) bool {
-	again := !h.Since.IsZero() && !o.Since.IsZero() && h.Since.Sub(o.Since).Abs() > time.Second
+	again := h.Late == 0 && o.Late == 0 && !h.Since.IsZero() && !o.Since.IsZero() && h.Since.Sub(o.Since).Abs() > time.Second
 	return h.ID == o.ID && h.Mode == o.Mode && !again
 }
 

@@ -48,6 +48,14 @@ func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 	check.Equal(t, now.Locks[0].Holders[0].Since, began.Add(-time.Hour), "it began at")
 }
 
+// A client may make its token long before it gets the lock.
+func TestATokenWithATimeGivesABoundOfAHoldThatWasNotSeenToBegin(t *testing.T) {
+	h := Holder{Since: began, Late: time.Hour}
+	for after, want := range map[time.Duration]string{0: "at most 1 h 00", 10 * time.Minute: "at most 1 h 10", 3 * time.Hour: "at least 3 h 00"} {
+		check.Equal(t, h.Age(began.Add(after)).String(), want, "the age after %v", after)
+	}
+}
+
 // A watched begin is that of the watch: the token has the time of the attempt, on the clock of the client.
 func TestAWatchedHoldBeginsWhenItIsSeen(t *testing.T) {
 	now := began.Add(time.Minute)
@@ -57,7 +65,11 @@ func TestAWatchedHoldBeginsWhenItIsSeen(t *testing.T) {
 		l.Holders[0].Since = now.Add(token)
 		seen := d.CarryOver(Lock{}, l, false, now)
 		check.Equal(t, seen.Holders[0].Since.Sub(now), want, "the begin of a hold whose token is of %v", token)
+		l.Holders[0].Since, l.Holders[0].Late = now, -token // as a format reads it
+		seen = d.CarryOver(Lock{}, l, false, now)
+		check.Equal(t, seen.Holders[0].Since.Sub(now), want, "the begin of a hold whose token is of %v, at the earliest", token)
 		check.Equal(t, d.CarryOver(seen, l, true, now).Holders[0].Since.Sub(now), want, "its begin, as read again")
+		check.Equal(t, seen.Holders[0].Late, 0, "its begin was seen, so it is late by")
 	}
 }
 

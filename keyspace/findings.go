@@ -175,7 +175,7 @@ func neverExpires(noExtend bool) func(*Lock, time.Time) string {
 			return ""
 		}
 		age := l.Age(now)
-		if age.Duration == 0 {
+		if age.Duration == 0 && !age.Wide() {
 			return "Held without a deadline: if its holder dies, it stays held forever."
 		}
 		return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", age)

@@ -164,8 +164,8 @@ type Holder struct {
 	Label          string        `json:"label,omitzero"`           // the readable part of the ID; "" if there is none
 	Depth          int           `json:"depth,omitzero"`           // how often it has entered the lock, at least 1; if a semaphore stores only their number: the permits in use
 	Mode           Mode          `json:"mode,omitzero"`            // Read or Write for an RW lock
-	Since          time.Time     `json:"since,omitzero"`           // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
-	Late           time.Duration `json:"late_ns,omitzero"`         // if a scan found the hold: by how much Since may be later than its begin; 0 = it is exact
+	Since          time.Time     `json:"since,omitzero"`           // begin of the hold, as the library stores it or as it was seen; zero = before the watch began
+	Late           time.Duration `json:"late_ns,omitzero"`         // by how much Since may be later than the begin, if a scan found the hold or its token tells only when it was made; 0 = it is exact
 	Seen           time.Time     `json:"seen,omitzero"`            // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
 	Expires        time.Time     `json:"expires,omitzero"`         // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
 	Renewed        time.Time     `json:"renewed,omitzero"`         // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
@@ -377,7 +377,9 @@ func (l *Lock) Age(now time.Time) (longest Age) {
 // Age returns how long the hold has lasted.
 func (h Holder) Age(now time.Time) Age {
 	age := ageOf(h.Since, h.Seen, now)
-	age.AtLeast = age.AtLeast || h.Late > 0
+	if h.Late > 0 {
+		age.AtLeast, age.Most = true, age.Duration+h.Late
+	}
 	return age
 }
 
@@ -414,10 +416,14 @@ func Earliest(a, b time.Time) time.Time {
 type Age struct {
 	time.Duration
 	AtLeast bool
+	Most    time.Duration // upper bound, if AtLeast is set; 0 = none is known
 }
 
+// Wide reports whether the upper bound of an age is known and more than twice the lower one.
+func (a Age) Wide() bool { return a.Most > 2*a.Duration }
+
 func longerAge(a, b Age) Age {
-	if b.Duration > a.Duration {
+	if b.Duration > a.Duration || b.Duration == a.Duration && b.Most > a.Most {
 		return b
 	}
 	return a
@@ -428,7 +434,7 @@ func ageOf(since, seen, now time.Time) Age {
 	case !since.IsZero():
 		return Age{Duration: now.Sub(since)}
 	case !seen.IsZero():
-		return Age{now.Sub(seen), true}
+		return Age{Duration: now.Sub(seen), AtLeast: true}
 	default:
 		return Age{}
 	}
@@ -436,7 +442,10 @@ func ageOf(since, seen, now time.Time) Age {
 
 // String returns the age for a sentence: 41 s, or at least 41 s.
 func (a Age) String() string {
-	if a.AtLeast {
+	switch {
+	case a.Wide():
+		return "at most " + humanize.Duration(a.Most)
+	case a.AtLeast:
 		return "at least " + humanize.Duration(a.Duration)
 	}
 	return humanize.Duration(a.Duration)

@@ -291,7 +291,7 @@ func (c *client) work(r *round) {
 	var over <-chan struct{}
 	for {
 		// A fault of the network waits until the client has its own connections.
-		hits := func(f Fault) bool { return insideHold(f) && (c.network != nil || !f.needsOwnConns()) }
+		hits := func(f Fault) bool { return f.Waits() && (c.network != nil || !f.needsOwnConns()) }
 		if f, found := c.faults.take(hits); found && c.applyInHold(r, f) || r.work <= 0 {
 			return
 		}

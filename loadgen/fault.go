@@ -311,7 +311,7 @@ func (f loggedFault) why(clients int) string {
 	switch {
 	case f.Before != "":
 		moment = "no client came to its moment, before " + f.Before
-	case insideHold(f.Fault):
+	case f.Waits():
 		moment = "no client held a lock any more"
 	case f.Kind.OnServers():
 		moment = "no lock was held any more"

@@ -254,9 +254,6 @@ func (f Fault) needsOwnConns() bool {
 }
 
 // Waits reports whether a fault waits until its client holds a lock.
-func (f Fault) Waits() bool { return insideHold(f) }
-
-// insideHold reports whether a fault affects a client inside a hold.
-func insideHold(f Fault) bool {
+func (f Fault) Waits() bool {
 	return f.Before == "" && slices.Contains([]FaultKind{Crash, Freeze, Partition, Leak}, f.Kind)
 }

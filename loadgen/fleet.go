@@ -307,7 +307,7 @@ func (p *clientPool) victims(fault Fault, prepared int, holds func(*client) bool
 	}
 	for _, group := range [][]*client{own, others} {
 		p.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
-		if insideHold(fault) {
+		if fault.Waits() {
 			slices.SortStableFunc(group, func(a, b *client) int { return map[bool]int{true: 1}[holds(b)] - map[bool]int{true: 1}[holds(a)] })
 		}
 	}

@@ -214,18 +214,12 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
 				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl, r.queue)
 			})
-			if !mustRetry(err) {
+			var refused *HeldError
+			if !errors.As(err, &refused) || refused.Token != "" || refused.TTL != 0 { // else there were only more dead readers than one call removes
 				return h, err
 			}
 		}
 	})
-}
-
-// mustRetry reports whether a writer was refused only because there were more dead
-// readers than one call removes.
-func mustRetry(err error) bool {
-	var held *HeldError
-	return errors.As(err, &held) && held.Token == "" && held.TTL == 0
 }
 
 // rwMode is a side of the lock, as the scripts name it.

@@ -302,7 +302,7 @@ func waitCell(v lockView, _ int) widget.Cell {
 
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
-	if age.Duration == 0 || age.AtLeast && age.Duration < time.Second {
+	if !age.Wide() && (age.Duration == 0 || age.AtLeast && age.Duration < time.Second) {
 		return v.dimCell(v.state.screen.glyphs.None)
 	}
 	return v.cell(v.state.ageText(age))
@@ -310,6 +310,9 @@ func heldCell(v lockView, _ int) widget.Cell {
 
 // ageText returns an age for a narrow place: ≥41 s.
 func (s *screen) ageText(age keyspace.Age) string {
+	if age.Wide() {
+		return s.glyphs.AtMost + humanize.Duration(age.Most)
+	}
 	return s.atLeast(age.AtLeast, humanize.Duration(age.Duration))
 }
 

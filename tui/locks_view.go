@@ -215,9 +215,9 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	}
 	held := ""
 	switch age := h.Age(v.now); {
-	case age.AtLeast && age.Duration >= time.Second:
+	case age.Wide(), age.AtLeast && age.Duration >= time.Second:
 		held = "held for " + age.String()
-	case !h.Since.IsZero():
+	case !h.Since.IsZero() && !age.AtLeast:
 		held = fmt.Sprintf("held %s, since %s", age, h.Since.Local().Format("15:04:05"))
 	}
 	token := ""

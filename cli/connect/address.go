@@ -19,11 +19,6 @@ type endpoint struct {
 	readonly      bool // a replica in a cluster, which needs READONLY before it answers
 }
 
-// compare orders endpoints by address and then by database.
-func (e endpoint) compare(other endpoint) int {
-	return cmp.Or(strings.Compare(e.addr, other.addr), cmp.Compare(e.db, other.db))
-}
-
 // String returns the address without user, password and database.
 func (e endpoint) String() string {
 	switch {

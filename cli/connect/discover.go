@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -320,5 +321,5 @@ func (v *servers) close() {
 func (v *servers) endpoints() []endpoint {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(v.clients), endpoint.compare)
+	return slices.SortedFunc(maps.Keys(v.clients), func(a, b endpoint) int { return cmp.Or(strings.Compare(a.addr, b.addr), cmp.Compare(a.db, b.db)) })
 }

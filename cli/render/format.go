@@ -132,6 +132,8 @@ func heldSpan(l keyspace.Lock, at time.Time) string {
 	switch age := l.Age(at); {
 	case len(l.Holders) == 0:
 		return "-"
+	case age.Wide():
+		return "≤" + humanize.Duration(age.Most)
 	case age.Duration == 0:
 		return "?"
 	case age.AtLeast:

@@ -136,8 +136,9 @@ type Lock struct {
 	TTLMS          int64          `json:"ttl_ms"`
 	HeldMS         *int64         `json:"held_ms,omitzero"` // since the acquire
 	HeldAtLeast    bool           `json:"held_at_least,omitzero"`
-	AskedAgoMS     *int64         `json:"asked_ago_ms,omitzero"` // since another client asked for the held lock last
-	AskedShare     float64        `json:"asked_share,omitzero"`  // of the watched holds, during which another client asked for the lock
+	HeldAtMostMS   *int64         `json:"held_at_most_ms,omitzero"` // if held_ms is a lower bound, or unknown
+	AskedAgoMS     *int64         `json:"asked_ago_ms,omitzero"`    // since another client asked for the held lock last
+	AskedShare     float64        `json:"asked_share,omitzero"`     // of the watched holds, during which another client asked for the lock
 	Fence          int64          `json:"fence,omitzero"`
 	Remaining      *int           `json:"remaining,omitzero"` // permits of a semaphore, or the count of a latch
 	Limit          int            `json:"limit,omitzero"`     // permits of a semaphore
@@ -155,6 +156,7 @@ type Holder struct {
 	TTLMS       *int64        `json:"ttl_ms,omitzero"`
 	HeldMS      *int64        `json:"held_ms,omitzero"`
 	HeldAtLeast bool          `json:"held_at_least,omitzero"`
+	HeldAtMost  *int64        `json:"held_at_most_ms,omitzero"`
 	ClosedAfter string        `json:"connection_closed_after,omitzero"`
 	ClosedBy    string        `json:"connection_closed_by,omitzero"`
 }
@@ -162,7 +164,9 @@ type Holder struct {
 // HolderOf returns the JSON form of h at a time.
 func HolderOf(h keyspace.Holder, at time.Time) Holder {
 	j := Holder{ID: Text(h.ID), IDB64: Base64(h.ID), Label: Text(h.Label), Depth: h.Depth, Mode: h.Mode, TTLMS: new(TTL(h.Expires, at))}
-	j.HeldMS, j.HeldAtLeast = milliseconds(h.Age(at))
+	age := h.Age(at)
+	j.HeldMS, j.HeldAtLeast = milliseconds(age)
+	j.HeldAtMost = lasting(age.Most)
 	if h.Closed() != "" {
 		j.ClosedAfter, j.ClosedBy = Timestamp(h.ConnectedAt), Timestamp(h.DisconnectedAt)
 	}
@@ -219,7 +223,9 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		AskedShare: float64(l.AskedPercent) / 100, Fence: l.Fence, Limit: l.Limit, Findings: Each(found, FindingOf),
 		Holders: Each(l.Holders, func(h keyspace.Holder) Holder { return HolderOf(h, at) }),
 	}
-	j.HeldMS, j.HeldAtLeast = milliseconds(l.Age(at))
+	age := l.Age(at)
+	j.HeldMS, j.HeldAtLeast = milliseconds(age)
+	j.HeldAtMostMS = lasting(age.Most)
 	if n := l.LeastWaiters(at); n > 0 || ShowsWaiters(l.Format) {
 		j.WaiterCount, j.WaitersAtLeast = &n, n > l.WaiterCount()
 	}

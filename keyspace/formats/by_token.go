@@ -31,7 +31,7 @@ func byToken() []keyspace.Format {
 				return keyspace.Holder{}, false
 			}
 			made := madeAt(id, now)
-			return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
+			return tokenHolder(value, "", made, now), now.IsZero() || !made.IsZero()
 		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir), redislock and ioredis-lock (npm)", "github.com/podium/redis_mutex@1.1.0: lib/redis_mutex/lock.ex",
 			"the value is a UUID that contains the time"),
 			opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)),
@@ -310,6 +310,16 @@ func madeAt(id uuid.UUID, now time.Time) time.Time {
 	return plausibleStart(time.Unix(id.Time().UnixTime()), now)
 }
 
+// tokenHolder returns the holder with a token that was made at a time. Most libraries make a token before they wait, some
+// before they ask for the first time: the hold began then, or later.
+func tokenHolder(token, label string, made, now time.Time) keyspace.Holder {
+	h := keyspace.Holder{ID: token, Label: label, Depth: 1}
+	if !made.IsZero() && made.Before(now) {
+		h.Since, h.Late = now, now.Sub(made)
+	}
+	return h
+}
+
 // only reports whether every byte of s is alphanumeric or one of extra.
 func only(s, extra string) bool {
 	for i := range len(s) {
@@ -357,7 +367,7 @@ func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	if !ok || !recentV1(id, now) {
 		return keyspace.Holder{}, false
 	}
-	return keyspace.Holder{ID: value, Depth: 1, Since: madeAt(id, now)}, true
+	return tokenHolder(value, "", madeAt(id, now), now), true
 }
 
 // uniqid parses eight hexadecimal digits of seconds and five of µs, in this century.
@@ -367,8 +377,8 @@ func uniqid(value string, now time.Time) (keyspace.Holder, bool) {
 	}
 	sec, _ := strconv.ParseInt(value[:8], 16, 64)
 	micro, _ := strconv.ParseInt(value[8:], 16, 64)
-	since := plausibleStart(time.Unix(sec, micro*1000), now)
-	return keyspace.Holder{ID: value, Depth: 1, Since: since}, micro < 1_000_000 && (now.IsZero() || !since.IsZero())
+	made := plausibleStart(time.Unix(sec, micro*1000), now)
+	return tokenHolder(value, "", made, now), micro < 1_000_000 && (now.IsZero() || !made.IsZero())
 }
 
 func redsyncToken(s string) bool {
@@ -398,7 +408,7 @@ func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 		return keyspace.Holder{}, false
 	}
 	made := madeAt(id, now)
-	return keyspace.Holder{ID: value, Depth: 1, Since: made}, now.IsZero() || !made.IsZero()
+	return tokenHolder(value, "", made, now), now.IsZero() || !made.IsZero()
 }
 
 // written returns a token function for values that begin so and match a pattern, whose groups are in the label.

@@ -168,7 +168,8 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 	}
 }
 
-func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
+// A token is made before the wait: its time is the earliest begin of the hold. What a library stores apart is exact.
+func TestTokensWithATimeGiveTheEarliestBeginOfTheHold(t *testing.T) {
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	want := map[string]time.Duration{
@@ -188,7 +189,9 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 			continue // its time is not text
 		}
 		age, timed := want[l.Key]
-		got := l.Age(clock(t, rdb)).Duration
+		got := max(l.Age(clock(t, rdb)).Duration, l.Age(clock(t, rdb)).Most)
+		fromToken := l.Holders != nil && (l.Format == "redis-py" || l.Format == "locktop" || l.Format == "redis-mutex-ex" || l.Format == "redlock-php")
+		check.True(t, !fromToken || l.Age(clock(t, rdb)).AtLeast, "the begin of %s is that of its token", l.Key)
 		check.True(t, (!timed || (got-age).Abs() <= 2*time.Second) && (timed || got == 0), "%s is held for %v, want %v", l.Key, got, age)
 	}
 }
@@ -283,7 +286,7 @@ func bare(l keyspace.Lock) string {
 	l.Expires, l.Stamped, l.ReadAt, l.Node, l.DB, l.Evidence = time.Time{}, false, time.Time{}, "", 0, nil
 	l.Holders = slices.Clone(l.Holders)
 	for i := range l.Holders {
-		l.Holders[i].Since, l.Holders[i].Expires = time.Time{}, time.Time{}
+		l.Holders[i].Since, l.Holders[i].Late, l.Holders[i].Expires = time.Time{}, 0, time.Time{}
 	}
 	l.Waiters = slices.Clone(l.Waiters)
 	for i := range l.Waiters {

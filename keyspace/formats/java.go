@@ -39,7 +39,9 @@ func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 // abelaska/jedis-lock the deadline, without a TTL; in others the time of the acquire,
 // with a TTL.
 func jedisLock() keyspace.Format {
-	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
+	r := stringLock{token: opaqueToken(func(v string) bool { // a UUID, a separator and 13 digits
+		return len(v) == 37+13 && isUUID(v[:36]) && strings.IndexByte(":._", v[36]) >= 0 && digits(v[37:], 13, 13)
+	}), sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return r.format(keyspace.Format{
 		About: about("jedis-lock", "abelaska/jedis-lock, custom UUID and time", "github.com/abelaska/jedis-lock@6b75223f4c: JedisLock.java; common practice",
 			"the value is a UUID and a time in ms"),
@@ -72,10 +74,4 @@ func endsItself(name, key, value string, ttl time.Duration, why string) keyspace
 	s := opaqueSample(name, key, value, keyspace.Likely, 0)
 	s.TTL, s.Want.Evidence = ttl, []string{why}
 	return s
-}
-
-// stamped parses a UUID, a separator and 13 digits.
-func stamped(value string, _ time.Time) (keyspace.Holder, bool) {
-	ok := len(value) == 37+13 && isUUID(value[:36]) && strings.IndexByte(":._", value[36]) >= 0 && digits(value[37:], 13, 13)
-	return keyspace.Holder{ID: value, Depth: 1}, ok
 }

@@ -298,11 +298,6 @@ func isActivity(word string) bool { return len(word) > len("using") && strings.H
 // it lives.
 func otherName(key string) bool { return hasUse(key, otherUse|liveness) }
 
-// isLockOut reports whether a name can be that of a mark that keeps a user out: login:lock:ada.
-func isLockOut(key string) bool {
-	return strings.Contains(key, "@") || strings.Contains(strings.ToLower(key), "account_lock") || hasUse(key, logIn)
-}
-
 // hasUse reports whether a word in a name, which may be a part of one in camel case, has a use.
 func hasUse(key string, use wordUse) bool {
 	for w, rest := nextHump(key); w != ""; w, rest = nextHump(rest) {

@@ -125,7 +125,7 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	for _, m := range e.Related[locktopName(e.Key, "queue")].Members {
 		l.Kind = keyspace.Fair
 		waiter, _ := locktopHolder(m.Name, e.Now)
-		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since, Expires: alive[m.Name]})
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since.Add(-waiter.Late), Expires: alive[m.Name]})
 	}
 	for _, w := range locktopProcesses(e) {
 		if n := len(w.ID); n > 17 && w.ID[n-17] == '8' && w.ID[n-13] == '-' {
@@ -165,7 +165,7 @@ func deadlines(e keyspace.Entry) map[string]time.Time {
 	return all
 }
 
-// locktopHolder parses a token: the label and the time of the acquire.
+// locktopHolder parses a token: the label and the time at which it was made.
 func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	label, made, ok := cutLast(token, "~")
 	if !ok || len(label) > maxLabel {
@@ -175,7 +175,7 @@ func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	if !ok || id.Version() != 7 {
 		return keyspace.Holder{}, false
 	}
-	return keyspace.Holder{ID: token, Label: label, Depth: 1, Since: madeAt(id, now)}, true
+	return tokenHolder(token, label, madeAt(id, now), now), true
 }
 
 // locktopFence returns the last fencing token, 0 if there is none.

@@ -60,7 +60,7 @@ const (
 // serves all locks. The counter and the tickets of old versions remain when no lock is
 // held.
 func simpleRedisMutex() keyspace.Format {
-	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return strings.HasPrefix(v, "0.") && only(v[2:], "-") || isHex(v, 100) }), sure: fixed(keyspace.Certain)}
 	return r.format(keyspace.Format{
 		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex@v3.0.0: src/index.ts",
 			"the name begins with "+simpleMutexPrefix+", and the value is a random number"),
@@ -77,11 +77,6 @@ func simpleRedisMutex() keyspace.Format {
 				[]string{"SET", simpleMutexFences, "7"}),
 		},
 	})
-}
-
-func simpleMutexToken(value string) bool {
-	rest, fraction := strings.CutPrefix(value, "0.")
-	return fraction && only(rest, "-") || isHex(value, 100)
 }
 
 // redisSemaphore is the format of Semaphore in node's redis-semaphore: a zset of UUIDs with

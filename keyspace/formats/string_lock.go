@@ -249,7 +249,7 @@ func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Co
 	case !expires && short && value != "1", // a counter
 		!expires && hasWord(key, past) && !timeIn(value).IsZero(),
 		t.baseConfidence == keyspace.No && (last&property != 0 || !expires && hasWord(key, setting)),
-		shapeOf(value) == markShape && isLockOut(key):
+		shapeOf(value) == markShape && (strings.Contains(key, "@") || strings.Contains(strings.ToLower(key), "account_lock") || hasUse(key, logIn)): // it keeps a user out: login:lock:ada
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
@@ -264,7 +264,7 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	}
 	l := keyspace.Lock{
 		Kind:    keyspace.Unknown,
-		Holders: []keyspace.Holder{{ID: e.Value, Label: t.label, Depth: 1, Since: madeAt(t.id, e.Now)}},
+		Holders: []keyspace.Holder{tokenHolder(e.Value, t.label, madeAt(t.id, e.Now), e.Now)},
 
 		Unchecked: slices.Contains([]string{"", "*", "1", "true", "lock", "locked", "b:1;", "i:1;"}, strings.ToLower(e.Value)), // a flag of all holders
 	}

@@ -47,10 +47,11 @@ func (b *Builder) judge(h *holds.Hold) {
 	first, _ := h.From.Latest()
 	t.seen = span{cmp.Or(t.seen.From, first), keyspace.Later(t.seen.To, end)}
 	t.ended++
-	t.released = t.released || h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver
+	released := h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver
+	t.released = t.released || released
 	t.heldFor += max(0, end.Sub(first))
 	known := len(t.sorted) >= 2*minUsual || t.usual().known()
-	if begun(h) && !t.vague(h) && !suspicious(h) {
+	if begun(h) && !t.vague(h) && (released || h.End.Kind == keyspace.Replaced) && deadFrom(h).IsZero() { // another end says nothing of how long the work takes
 		t.learn(max(0, end.Sub(began(h))))
 	}
 	switch f := t.faultOf(h, end); {
@@ -158,12 +159,6 @@ func begun(h *holds.Hold) bool { return h.From.Grade != holds.NotAfter }
 // vague reports whether a hold was found, and may have begun far later than its begin is told.
 func (t *track) vague(h *holds.Hold) bool {
 	return h.Found && h.From.At.Before(t.first) && h.From.Upto.Sub(h.From.At) > together
-}
-
-// suspicious reports whether a hold ended in a way that says nothing of how long the work takes.
-func suspicious(h *holds.Hold) bool {
-	work := h.End.Kind == keyspace.Released || h.End.Kind == keyspace.HandedOver || h.End.Kind == keyspace.Replaced
-	return !work || !deadFrom(h).IsZero()
 }
 
 // deadFrom returns since when the client of a hold is disconnected; zero: it is not, or it renewed the lock later.

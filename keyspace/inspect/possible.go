@@ -81,7 +81,9 @@ func (p *possibleLocks) shows(c candidate, visited int64, now time.Time) bool {
 	key, class, was := c.lock.Key, keyspace.AlikeClass(c.lock.Key), p.full()
 	p.alike.add(class, 1)
 	p.read++
-	if p.observed[key] == nil && len(p.observed) < maxObserved && canConfirm(c, now) {
+	l := c.lock // a second sign can be expected if it expires soon, clients subscribe to it, or its name or fields suggest a lock, which comes back
+	mayReturn := l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch || c.format.LockLike || !l.Expires.IsZero() && l.Expires.Sub(now) < maxLease
+	if p.observed[key] == nil && len(p.observed) < maxObserved && mayReturn {
 		c.lock = new(*c.lock) // the other one may be shown
 		p.observed[key] = &observed{candidate: c, since: now}
 	}
@@ -102,13 +104,6 @@ func (p *possibleLocks) notShown() (n int, atLeast bool) {
 
 // enough is the confidence that needs no second sign.
 const enough = keyspace.Likely
-
-// canConfirm reports whether a second sign can be expected: the lock expires soon, clients
-// subscribe to it, or its name or fields suggest a lock, which comes back.
-func canConfirm(c candidate, now time.Time) bool {
-	l := c.lock
-	return l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch || c.format.LockLike || !l.Expires.IsZero() && l.Expires.Sub(now) < maxLease
-}
 
 // countKnown counts the possible locks that a watcher knows, which a pass does not read.
 func (p *possibleLocks) countKnown(known lockSet) {

@@ -131,8 +131,12 @@ func (r *reader) decode(all []candidate) []candidate {
 		}
 		for i := range lock.Holders {
 			unchanged := c.idle > 0 && strings.HasPrefix(c.entry.Value, c.probed) // since the probe, before which it was idle
-			if h := &lock.Holders[i]; unchanged && !c.shared && h.Since.IsZero() {
-				h.Seen = c.entry.Now.Add(-time.Duration(c.idle) * time.Second)
+			switch h, idle := &lock.Holders[i], time.Duration(c.idle)*time.Second; {
+			case !unchanged || c.shared:
+			case h.Since.IsZero():
+				h.Seen = c.entry.Now.Add(-idle)
+			case h.Late > idle:
+				h.Since, h.Late = h.Since.Add(-idle), h.Late-idle
 			}
 		}
 		c.lock, c.partial = &lock, r.unread[c.name] != ""

@@ -224,7 +224,7 @@ func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
 	}
 	return !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool {
 		return !slices.ContainsFunc(now.Holders, func(h keyspace.Holder) bool {
-			again := !h.Since.IsZero() && !h.Since.Equal(was.Since)
+			again := h.Late == 0 && !h.Since.IsZero() && !h.Since.Equal(was.Since)
 			return h.ID == was.ID && h.Mode == was.Mode && h.Depth == was.Depth && !again
 		})
 	})

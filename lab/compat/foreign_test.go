@@ -2,6 +2,7 @@ package compat
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -107,6 +108,25 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// redis-py makes its token before it waits for the lock.
+func TestTheTimeInATokenIsTheEarliestBeginOfAHold(t *testing.T) {
+	t.Parallel()
+	addr := servertest.RedisForTest(t).Addr()
+	_, port, err := net.SplitHostPort(addr)
+	check.NoError(t, err)
+	rdb := connect(t, addr)
+	check.NoError(t, rdb.Set(t.Context(), "nightly", "another", 0).Err())
+	time.AfterFunc(2*time.Second, func() { rdb.Del(context.Background(), "nightly") })
+	defer foreign{name: "redis-py", command: python("nightly", "60")}.hold(t, port)()
+	held := time.Now()
+	found, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
+	check.Require(t, err == nil && len(found.Locks) == 1, "%v, %+v", err, found.Locks)
+	h := found.Locks[0].Holders[0]
+	asked := h.Since.Add(-h.Late)
+	check.True(t, h.Late > time.Second && asked.Before(held.Add(-time.Second)) && held.Sub(h.Since) < 2*time.Second, "it held the lock at %v; found %+v", held, h)
+	check.Equal(t, found.Locks[0].Age(found.At).Wide(), true, "the bounds of its age are wide")
 }
 
 // hold acquires the lock and returns a function that releases it.

@@ -37,6 +37,7 @@ type Glyphs struct {
 	None      string // no value
 	Times     string
 	AtLeast   string              // prefix of a lower bound
+	AtMost    string              // prefix of an upper bound
 	Spell     func(string) string // replaces arrows and the like; nil leaves them
 }
 
@@ -86,6 +87,7 @@ func glyphsOf(n int) Glyphs {
 		None:      set{"–", "-"}[n],
 		Times:     set{"×", "x"}[n],
 		AtLeast:   set{"≥", ">"}[n],
+		AtMost:    set{"≤", "<"}[n],
 		Spell:     [2]func(string) string{nil, strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace}[n],
 	}
 }
