@@ -157,8 +157,10 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		case held, began.IsZero():
 		case h.Since.IsZero():
 			h.Since, h.Late = began, d.Late
+		case h.Late > 0 && d.Late > 0: // between two scans, and not before its token was made
+			h.Since, h.Late = began, max(0, min(d.Late, began.Sub(h.Since.Add(-h.Late))))
 		case d.Lag > 0: // what the client stores is by its own clock
-			h.Since, h.Late = Earliest(Later(h.Since.Add(-h.Late), began.Add(-d.Lag)), began), 0
+			h.Since, h.Late = Earliest(Later(h.Since.Add(-h.Late), began.Add(-max(d.Lag, d.Late))), began), 0
 		}
 		if h.Since.IsZero() && h.Seen.IsZero() {
 			h.Seen = d.At

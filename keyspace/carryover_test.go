@@ -70,6 +70,10 @@ func TestAWatchedHoldBeginsWhenItIsSeen(t *testing.T) {
 		check.Equal(t, seen.Holders[0].Since.Sub(now), want, "the begin of a hold whose token is of %v, at the earliest", token)
 		check.Equal(t, d.CarryOver(seen, l, true, now).Holders[0].Since.Sub(now), want, "its begin, as read again")
 		check.Equal(t, seen.Holders[0].Late, 0, "its begin was seen, so it is late by")
+		scan := d
+		scan.Late = 3 * time.Second
+		seen = scan.CarryOver(Lock{}, l, false, now)
+		check.Equal(t, now.Sub(seen.Holders[0].Since)+seen.Holders[0].Late, max(0, min(-token, scan.Late)), "a scan found it, and it began before by at most")
 	}
 }
 

@@ -173,15 +173,12 @@ func (l *Lock) believes(token string) bool {
 	return on+silent > 0 && on+silent+lost >= Quorum(len(l.Votes))
 }
 
-// mayHold reports whether a token has a majority, as far as is known, or has lost it to none yet.
-func (l *Lock) mayHold(token string) bool {
-	return l.believes(token) && !slices.ContainsFunc(l.Votes, func(v Vote) bool { return v.Was == token && v.Why == Replaced })
-}
-
-// ofMajority returns the lock without the holders that have no majority.
+// ofMajority returns the lock with the holders that have a majority, as far as is known, or have lost it to none yet.
 func (l *Lock) ofMajority() Lock {
 	one := *l
-	one.Holders = slices.DeleteFunc(slices.Clone(l.Holders), func(h Holder) bool { return !l.mayHold(h.ID) })
+	one.Holders = slices.DeleteFunc(slices.Clone(l.Holders), func(h Holder) bool {
+		return !l.believes(h.ID) || slices.ContainsFunc(l.Votes, func(v Vote) bool { return v.Was == h.ID && v.Why == Replaced })
+	})
 	return one
 }
 

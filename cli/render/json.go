@@ -392,9 +392,9 @@ func TTL(expires, at time.Time) int64 {
 	return max(0, expires.Sub(at).Milliseconds())
 }
 
-// milliseconds returns a time in ms, and whether it is a lower bound; nil if it is 0, which is unknown.
+// milliseconds returns a time in ms, and whether it is a lower bound; nil if it is unknown: 0, or at least 0.
 func milliseconds(age keyspace.Age) (ms *int64, atLeast bool) {
-	if age.Duration == 0 {
+	if age.Duration == 0 || age.AtLeast && age.Duration < time.Millisecond {
 		return nil, false
 	}
 	return new(max(0, age.Milliseconds())), age.AtLeast
