@@ -373,7 +373,7 @@ func wordHelp() []explained {
 	return []explained{
 		{"DEPTH", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
 		{"≥3 m", "at least: the hold began before locktop saw it"},
-		{"≤3 m", "at most: its token is so old, and clients make a token before they wait"},
+		{"≤3 m", "at most: its token is so old by the clock of its client, which makes it before it waits"},
 		{"WAIT ?", "the lock type does not record its waiters"},
 		{"WAIT ≥1", "it does not record them, and another client has asked for the held lock within the last 2 s"},
 		{"TTL bar", "the time left of the lease, or of the longest time left that was seen"},
