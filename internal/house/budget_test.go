@@ -24,7 +24,7 @@ type room struct {
 // rooms are the packages that the program links.
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_715, ""},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_914, "7,300 when all views read the ledger of holds"},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_915, "7,300 when all views read the ledger of holds"},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_792, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_699, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_648, "3,500 without an index"},
@@ -42,7 +42,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_448
+	programLines = 80_449
 	testLines    = 57_864
 )
 
