@@ -419,8 +419,9 @@ type Age struct {
 	Most    time.Duration // upper bound, if AtLeast is set; 0 = none is known
 }
 
-// Wide reports whether the upper bound of an age is known and more than twice the lower one.
-func (a Age) Wide() bool { return a.Most > 2*a.Duration }
+// Wide reports whether the upper bound of an age is known and says more than the lower one, which is far below it or hardly
+// a second.
+func (a Age) Wide() bool { return a.Most > 2*a.Duration || a.Most > 0 && a.Duration < time.Second }
 
 func longerAge(a, b Age) Age {
 	if b.Duration > a.Duration || b.Duration == a.Duration && b.Most > a.Most {

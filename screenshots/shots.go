@@ -56,7 +56,7 @@ func shots() []shot {
 				{until: `m shows `},
 				{keys: []string{"g"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
 			},
-			shows: []string{"▲ stuck"},
+			shows: []string{"▲ no TTL"},
 		},
 		{
 			name: "lock", alt: "Who held a lock, and who waited",
