@@ -349,7 +349,7 @@ func (l *Lock) ending(seen, now time.Time) string {
 		return fmt.Sprintf("It will not end by itself: %s, so a client that renews it is alive. Stop the holder first.", l.renewedText(now))
 	case !l.Renewed.IsZero():
 		again = " again: " + l.renewedText(now)
-	case l.Age(now).Duration == 0:
+	case l.Age(now).Duration < time.Second:
 		again = ", which one read does not show"
 	}
 	return fmt.Sprintf("It would end by itself in %s unless it is renewed%s.", humanize.Left(left), again)

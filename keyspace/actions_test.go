@@ -28,6 +28,10 @@ func TestTheConsequenceSaysHowTheLockEnds(t *testing.T) {
 			keyspace.ForceRelease, mutex(holder("a", 30_000)), 10_000,
 			[]string{"h will still believe it holds the lock and keep working. It would end by itself in 20.0 s unless it is renewed."}, late,
 		},
+		"one read with an old token": {
+			keyspace.ForceRelease, with(mutex(holder("a", 30_000)), func(l *keyspace.Lock) { l.Holders[0].Since, l.Holders[0].Late = at(10_000), 9*time.Second }), 10_000,
+			[]string{"unless it is renewed, which one read does not show."}, late,
+		},
 		"it has no deadline": {keyspace.ForceRelease, mutex(holder("a", 0)), 10_000, []string{"It never ends by itself."}, "renewed"},
 		"the deadline in its value has passed": {
 			keyspace.ForceRelease, with(mutex(holder("a", 5000)), func(l *keyspace.Lock) { l.Stamped = true }), 10_000,

@@ -244,6 +244,15 @@ var anyString = keyspace.Format{
 	},
 }
 
+// await lets a watcher work until so returns true.
+func await(t *testing.T, w *Watcher, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !so(); {
+		_, _, err := w.Next(t.Context())
+		check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
+	}
+}
+
 // After a scan has found the first lock under a prefix, the server reports changes under it
 // before the next scan.
 func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
@@ -251,21 +260,14 @@ func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	rdb := realServer(t)
 	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
 	defer w.Close()
-	await := func(so func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !so(); {
-			_, _, err := w.Next(t.Context())
-			check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
-		}
-	}
 	soon, want := 0, testtier.Size(2, 4, 4)
 	for i := 0; i < 12 && soon < want; i++ { // a busy machine may be late
 		prefix := fmt.Sprintf("first%d:", i)
 		check.NoError(t, rdb.Set(t.Context(), prefix+"a", "token:1", 0).Err())
 		w.scan.next = time.Time{} // a scan is due at once, and the one after it as ever
-		await(func() bool { return w.locks.known[prefix+"a"] != nil })
+		await(t, w, func() bool { return w.locks.known[prefix+"a"] != nil })
 		scan := w.scan.passStart
-		await(func() bool { return w.tracking.conn != nil && slices.Contains(w.tracking.conn.prefixes, prefix) })
+		await(t, w, func() bool { return w.tracking.conn != nil && slices.Contains(w.tracking.conn.prefixes, prefix) })
 		if i > 0 && w.scan.passStart.Equal(scan) { // at first it polls and scans often
 			soon++
 		}
@@ -281,23 +283,16 @@ func TestANewPrefixReadsNoLockThatIsReported(t *testing.T) {
 	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
 	defer w.Close()
 	tracked := func(key string) {
-		t.Helper()
 		check.NoError(t, rdb.Set(t.Context(), key, "token:1", 0).Err())
 		w.scan.next = time.Time{} // a scan is due at once
-		for deadline := time.Now().Add(30 * time.Second); w.locks.known[key] == nil || !w.tracking.upToDate() || !w.tracking.conn.covers(key); {
-			_, _, err := w.Next(t.Context())
-			check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
-		}
+		await(t, w, func() bool { return w.locks.known[key] != nil && w.tracking.upToDate() && w.tracking.conn.covers(key) })
 	}
 	tracked("a:1")
 	read := w.locks.known["a:1"].lastRead
 	tracked("b:1")
 	check.True(t, w.locks.known["a:1"].lastRead.Equal(read), "a lock is read again because another has a new prefix")
 	check.NoError(t, rdb.Set(t.Context(), "a:1", "token:2", 0).Err())
-	for deadline := time.Now().Add(30 * time.Second); w.locks.known["a:1"].lock.Holders[0].ID != "token:2"; {
-		_, _, err := w.Next(t.Context())
-		check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
-	}
+	await(t, w, func() bool { return w.locks.known["a:1"].lock.Holders[0].ID == "token:2" })
 }
 
 func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
