@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -123,8 +125,12 @@ func TestALoadRefusesAContext(t *testing.T) {
 // those of the context, and the first that matches counts.
 func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 	addr := servertest.RedisForTest(t).Addr()
-	send(t, addr, "SET", "lock", "pod-7")
-	old := sent(t, addr, "DUMP", "lock").Val()
+	var dumps []any // of a token that is older than the idle time of its key, and of one that is younger, of a client whose clock is ahead
+	for _, made := range []time.Time{time.Now().Add(-2 * time.Hour), time.Now()} {
+		ms := fmt.Sprintf("%012x", made.UnixMilli())
+		send(t, addr, "SET", "lock", "pod-7~"+ms[:8]+"-"+ms[8:]+"-7a4a-8a4a-4a4a4a4a4a4a")
+		dumps = append(dumps, sent(t, addr, "DUMP", "lock").Val())
+	}
 	send(t, addr, "DEL", "lock")
 	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    overdue: ['lock:job:*=10m', '*=2h']")
 	for _, c := range []struct{ flags, overdue string }{
@@ -133,8 +139,8 @@ func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 		{"--overdue never", ""},
 		{"--overdue lock:leader=30m --overdue lock:odd=name=30m --overdue 24h", "lock:leader lock:odd=name"},
 	} {
-		for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
-			send(t, addr, "RESTORE", "lock:"+key, 0, old, "REPLACE", "IDLETIME", 3600) // it has not changed for an hour
+		for i, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
+			send(t, addr, "RESTORE", "lock:"+key, 0, dumps[i%2], "REPLACE", "IDLETIME", 3600) // it has not changed for an hour
 		}
 		doc, said := listedOn(t, append([]string{"--context", "prod"}, strings.Fields(c.flags)...)...)
 		var overdue []string

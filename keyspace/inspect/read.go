@@ -133,8 +133,8 @@ func (r *reader) decode(all []candidate) []candidate {
 			unchanged := c.idle > 0 && strings.HasPrefix(c.entry.Value, c.probed) // since the probe, before which it was idle
 			switch h, idle := &lock.Holders[i], time.Duration(c.idle)*time.Second; {
 			case !unchanged || c.shared:
-			case h.Since.IsZero():
-				h.Seen = c.entry.Now.Add(-idle)
+			case h.Since.IsZero(), h.Late > 0 && h.Late <= idle: // by the server, the hold is older than its token: the clock of the client is ahead
+				h.Since, h.Late, h.Seen = time.Time{}, 0, c.entry.Now.Add(-idle)
 			case h.Late > idle:
 				h.Since, h.Late = h.Since.Add(-idle), h.Late-idle
 			}

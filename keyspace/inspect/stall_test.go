@@ -290,6 +290,7 @@ func TestANewPrefixReadsNoLockThatIsReported(t *testing.T) {
 	tracked("a:1")
 	read := w.locks.known["a:1"].lastRead
 	tracked("b:1")
+	check.True(t, w.locks.known["b:1"].lastRead.After(w.tracking.dialedAt), "a lock is not read after its prefix is reported")
 	check.True(t, w.locks.known["a:1"].lastRead.Equal(read), "a lock is read again because another has a new prefix")
 	check.NoError(t, rdb.Set(t.Context(), "a:1", "token:2", 0).Err())
 	await(t, w, func() bool { return w.locks.known["a:1"].lock.Holders[0].ID == "token:2" })
