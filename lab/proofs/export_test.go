@@ -111,11 +111,8 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	check.True(t, series <= 2000 && (!testtier.Proving() || p99 <= 10*time.Millisecond), "%d series, scrape p99 %v", series, p99)
 }
 
-// exportLag is the longest time between the read that an update takes and its metric.
-const exportLag = 100 * time.Millisecond
-
-// The seconds that clients waited for the locks of a load, by its own events, are never less than those
-// of the metric. Without LOCKTOP_PROOF the load is short.
+// The seconds that clients have waited for the locks of a load since its start, by its own events, are never
+// less than those of the metric. Without LOCKTOP_PROOF the load is short.
 func TestTheBlockedSecondsOfAnExportAreNoMoreThanTheTruth(t *testing.T) {
 	testtier.Long(t, "it watches loads for some seconds")
 	t.Parallel()
@@ -133,25 +130,16 @@ func TestTheBlockedSecondsOfAnExportAreNoMoreThanTheTruth(t *testing.T) {
 			addr := servertest.RedisForTest(t).Addr()
 			end := loadUntil(t, addr, append(args, "--prefix", "job:")...)
 			e := startExport(t, "-u", "redis://"+addr, "--classes")
-			// updated waits for the next update that adds to the metric, and returns the metric and the time.
-			updated := func() (sum float64, at time.Time) {
-				before := e.value("locktop_blocked_seconds_total", "job:")
-				labtest.Within(t, labtest.LongestWait, func() bool {
-					sum, at = e.value("locktop_blocked_seconds_total", "job:"), time.Now()
-					return sum > before
-				})
-				return sum, at
-			}
-			before, from := updated()
-			time.Sleep(time.Duration(testtier.Size(3, 4, 60)) * time.Second) // the span that is compared
-			after, until := updated()
+			counted := func() float64 { return e.value("locktop_blocked_seconds_total", "job:") }
+			labtest.Within(t, labtest.LongestWait, func() bool { return counted() > 0 })
+			time.Sleep(time.Duration(testtier.Size(3, 5, 60)) * time.Second) // the span that is compared
+			blocked, until := counted(), time.Now()
 			var truth time.Duration
-			for _, waited := range truthOf(end(), from.Add(-exportLag), until) {
+			for _, waited := range truthOf(end(), time.Time{}, until) {
 				truth += waited
 			}
-			counted := after - before
-			t.Logf("%.1f s of %.1f s: %.0f %%", counted, truth.Seconds(), 100*counted/truth.Seconds())
-			check.True(t, counted > 0 && counted <= truth.Seconds(), "the metric has %.2f s, and clients waited for %.2f s", counted, truth.Seconds())
+			t.Logf("%.1f s of %.1f s: %.0f %%", blocked, truth.Seconds(), 100*blocked/truth.Seconds())
+			check.True(t, blocked <= truth.Seconds(), "the metric has %.2f s, and clients waited for %.2f s", blocked, truth.Seconds())
 		})
 	}
 }
