@@ -27,7 +27,7 @@ var rooms = map[string]room{
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_915, "7,300 when all views read the ledger of holds"},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_792, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_699, ""},
-	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_648, "3,500 without an index"},
+	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_650, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_597, ""},
 	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_966, ""},
 	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_788, "13,050 when all views read the ledger of holds"},
@@ -42,8 +42,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 80_449
-	testLines    = 57_872
+	programLines = 80_451
+	testLines    = 57_880
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
