@@ -148,10 +148,11 @@ type lockEntry struct {
 	renewed  time.Time      // the last renewal that lock lacks
 	renewals int            // number of renewals that lock lacks
 	size     int            // see [keyspace.Lock.ApproxSize]
+	renews   bool           // a renewal can be restored
 }
 
 func newLockEntry(l keyspace.Lock) *lockEntry {
-	return &lockEntry{lock: &l, size: l.ApproxSize()}
+	return &lockEntry{lock: &l, size: l.ApproxSize(), renews: !renewedFrom(&l).IsZero()}
 }
 
 var errTooLarge = errors.New("its locks need too much memory")
@@ -287,7 +288,7 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 	for i, all := range f.Renewed {
 		for _, at := range all {
 			e := r.locks[at]
-			if renewedFrom(e.lock).IsZero() {
+			if !e.renews {
 				return nil, errors.New("a frame renews a lock that has no deadline")
 			}
 			e.renewed, e.renewals = f.At, e.renewals+i+1
@@ -331,8 +332,11 @@ func (r *segmentReader) replace(f *frame) error {
 	all := r.spare[:0]
 	keepUntil := func(end int) {
 		for len(gone) > 0 && gone[0] < end {
-			all = append(all, old[next:max(next, gone[0])]...)
-			next, gone = max(next, gone[0]+1), gone[1:]
+			if gone[0] >= next {
+				all = append(all, old[next:gone[0]]...)
+				next, r.size = gone[0]+1, r.size-old[gone[0]].size
+			}
+			gone = gone[1:]
 		}
 		all = append(all, old[min(next, end):end]...)
 		next = max(next, end)
@@ -340,16 +344,14 @@ func (r *segmentReader) replace(f *frame) error {
 	for i := range f.Locks {
 		at, changed := findEntry(r.locks, f.Locks[i].ID())
 		keepUntil(at)
-		all = append(all, newLockEntry(f.Locks[i]))
+		e := newLockEntry(f.Locks[i])
+		all, r.size = append(all, e), r.size+e.size
 		if changed {
-			next = at + 1
+			next, r.size = at+1, r.size-old[at].size
 		}
 	}
 	keepUntil(len(old))
-	r.locks, r.spare, r.size = all, old, 0
-	for _, e := range all {
-		r.size += e.size
-	}
+	r.locks, r.spare = all, old
 	if r.size > r.lines.maxState {
 		return errTooLarge
 	}
