@@ -276,16 +276,19 @@ func main() {
 	explorer := flag.Bool("explorer", false, "run only the explorer")
 	defects := flag.Bool("defects", false, "test the mutants of lab/mutants/defects.txt instead of those of the rules")
 	matrix := flag.Bool("matrix", false, "run all tests on each mutant of lab/mutants/defects.txt and of the sample, and print which tests the mutants need")
-	simulate := flag.Duration("simulate", 10*time.Second, "how long each of the two simulations runs for -matrix")
+	simulate := flag.Duration("simulate", 10*time.Second, "how long each of the two simulations runs for -matrix; 0 = only the tests of package lock run")
 	sample := flag.Int("sample", 0, "test so many mutants, drawn at random; 0 = all")
 	seed := flag.Uint64("seed", 1, "of the sample")
 	flag.Parse()
+	tests := suite{by: "a test", dir: "../lock"}
 	t.suites = []suite{{by: "the explorer", dir: "explore", args: []string{"-test.run=^TestExplore$"}}}
-	if !*explorer {
-		t.suites = append(t.suites, suite{by: "a test", dir: "../lock"})
-	}
-	if *matrix {
-		t.suites = append(t.suites, suite{by: "the simulations", dir: "simulate"})
+	switch {
+	case *matrix && *simulate == 0:
+		t.suites = []suite{tests}
+	case *matrix:
+		t.suites = append(t.suites, tests, suite{by: "the simulations", dir: "simulate"})
+	case !*explorer:
+		t.suites = append(t.suites, tests)
 	}
 	if err := run(*defects, *matrix, *simulate, *sample, *seed, t); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
