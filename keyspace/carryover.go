@@ -10,18 +10,16 @@ import (
 // [Differ.CarryOver].
 func CarryOver(before, now Snapshot) Snapshot {
 	d := Differ{At: now.At, Jitter: DeadlineJitter}
-	known := byID(before.Locks)
-	locks := slices.Clone(now.Locks)
-	for i, l := range locks {
-		was, seen := known[l.ID()]
-		if !seen {
-			was = &Lock{}
+	locks := slices.Grow([]*Lock(nil), len(now.Locks))
+	for was, l := range Pairs(before.Locks, now.Locks) {
+		if l == nil {
+			continue
 		}
 		began := time.Time{}
-		if seen || before.Complete {
+		if was != nil || before.Complete {
 			began = now.At
 		}
-		locks[i] = new(d.CarryOver(*was, *l, seen, began))
+		locks = append(locks, new(d.CarryOver(*cmp.Or(was, &Lock{}), *l, was != nil, began)))
 	}
 	now.Locks = locks
 	return now

@@ -18,7 +18,7 @@ type Delta struct {
 func DeltaOf(old, now Snapshot) Delta {
 	d := Delta{Snapshot: now}
 	d.Locks = nil
-	for was, is := range pairs(old.Locks, now.Locks) {
+	for was, is := range Pairs(old.Locks, now.Locks) {
 		switch {
 		case is == nil:
 			d.Gone = append(d.Gone, was.ID())
@@ -84,7 +84,7 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 	}
 	now.Locks = make([]*Lock, 0, len(old.Locks)+len(d.Locks))
 	gone := d.Gone
-	for was, is := range pairs(old.Locks, d.Locks) {
+	for was, is := range Pairs(old.Locks, d.Locks) {
 		if is != nil {
 			now.Locks = append(now.Locks, is)
 			continue
@@ -99,23 +99,65 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 	return now
 }
 
-// Diff returns the events from old, which the delta was made from, to the later
-// snapshot. It is [Diff] of both, but looks only at the changed locks.
+// Diff returns the events from old, which the delta was made from, to the later snapshot; see [Diff].
 func (d Delta) Diff(old Snapshot) []Event {
-	was := old
-	was.Locks = nil
-	add := func(id ID) {
+	differ := Differ{At: d.At, Watched: old.Complete && d.Complete, Slack: ExpirySlack, Jitter: DeadlineJitter}
+	before := func(id ID) *Lock {
 		if i, known := FindLock(old.Locks, id); known {
-			was.Locks = append(was.Locks, old.Locks[i])
+			return old.Locks[i]
 		}
+		return nil
 	}
 	for _, l := range d.Locks {
-		add(l.ID())
+		was := before(l.ID())
+		if differ.Held = 0; was != nil && len(was.Holders) == 1 && !was.Holders[0].Since.IsZero() {
+			differ.Held = old.At.Sub(Later(was.Holders[0].Since, was.Renewed)) // under its deadline
+		}
+		switch {
+		case len(l.Votes) > 0:
+			differ.voted(old, was, l, nil)
+		case was != nil:
+			differ.Changed(*was, *l)
+		default:
+			differ.Added(*l)
+		}
 	}
 	for _, id := range d.Gone {
-		add(id)
+		if was := before(id); was != nil && len(was.Votes) > 0 {
+			differ.voted(old, was, nil, d.lost)
+		} else if was != nil {
+			differ.Removed(*was)
+		}
 	}
-	return Diff(was, d.Snapshot)
+	return differ.Events
+}
+
+// Pairs calls yield with each lock of two lists in the order of a snapshot, as it was and as it
+// is. One of them is nil if the lock is new or gone.
+func Pairs(old, now []*Lock) func(yield func(was, is *Lock) bool) {
+	return func(yield func(was, is *Lock) bool) {
+		for len(old)+len(now) > 0 {
+			var was, is *Lock
+			order := 0
+			switch {
+			case len(old) == 0:
+				order = +1
+			case len(now) == 0:
+				order = -1
+			case old[0] != now[0]:
+				order = CompareLocks(old[0], now[0])
+			}
+			if order <= 0 {
+				was, old = old[0], old[1:]
+			}
+			if order >= 0 {
+				is, now = now[0], now[1:]
+			}
+			if !yield(was, is) {
+				return
+			}
+		}
+	}
 }
 
 // FindLock returns the position of a lock in the locks of a snapshot.

@@ -126,43 +126,7 @@ const (
 // answer: what one that is silent had, or has lost, counts.
 //
 // The events are in the order of the locks of now; the locks that are gone follow.
-func Diff(old, now Snapshot) []Event {
-	d := Differ{At: now.At, Watched: old.Complete && now.Complete, Slack: ExpirySlack, Jitter: DeadlineJitter}
-	before := byID(old.Locks)
-	for _, l := range now.Locks {
-		was, known := before[l.ID()]
-		if known {
-			if d.Held = 0; len(was.Holders) == 1 && !was.Holders[0].Since.IsZero() {
-				d.Held = old.At.Sub(Later(was.Holders[0].Since, was.Renewed)) // under its deadline
-			}
-			delete(before, l.ID())
-		}
-		switch {
-		case len(l.Votes) > 0:
-			d.voted(old, was, l)
-		case known:
-			d.Changed(*was, *l)
-		default:
-			d.Added(*l)
-		}
-	}
-	for _, l := range old.Locks {
-		if _, gone := before[l.ID()]; gone && len(l.Votes) > 0 {
-			d.votesGone(l, now.lost)
-		} else if gone {
-			d.Removed(*l)
-		}
-	}
-	return d.Events
-}
-
-func byID(locks []*Lock) map[ID]*Lock {
-	m := make(map[ID]*Lock, len(locks))
-	for _, l := range locks {
-		m[l.ID()] = l
-	}
-	return m
-}
+func Diff(old, now Snapshot) []Event { return DeltaOf(old, now).Diff(old) }
 
 // Differ collects the events that reads of locks show. Its fields say what is known of
 // the read besides the locks.

@@ -59,7 +59,7 @@ func (r *Review) Next(s Snapshot, all bool) *Review {
 func (r *Review) take(before *Review) (check []*Lock) {
 	replaced := make(map[*Lock]*Lock) // nil = gone
 	var added []*Lock
-	for was, is := range pairs(before.locks, r.locks) {
+	for was, is := range Pairs(before.locks, r.locks) {
 		switch {
 		case was == is:
 			if before.notable[is] {
@@ -92,34 +92,6 @@ func (r *Review) take(before *Review) (check []*Lock) {
 	slices.SortFunc(added, compareNames)
 	r.byName = sorted.Insert(r.byName, added, compareNames)
 	return check
-}
-
-// pairs calls yield with each lock of two lists in the order of a snapshot, as it was and as it
-// is. One of them is nil if the lock is new or gone.
-func pairs(old, now []*Lock) func(yield func(was, is *Lock) bool) {
-	return func(yield func(was, is *Lock) bool) {
-		for len(old)+len(now) > 0 {
-			var was, is *Lock
-			order := 0
-			switch {
-			case len(old) == 0:
-				order = +1
-			case len(now) == 0:
-				order = -1
-			case old[0] != now[0]:
-				order = CompareLocks(old[0], now[0])
-			}
-			if order <= 0 {
-				was, old = old[0], old[1:]
-			}
-			if order >= 0 {
-				is, now = now[0], now[1:]
-			}
-			if !yield(was, is) {
-				return
-			}
-		}
-	}
 }
 
 // Order returns the locks ordered by their most severe finding of some of the findings of the

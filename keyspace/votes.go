@@ -182,11 +182,12 @@ func (l *Lock) ofMajority() Lock {
 	return one
 }
 
-// voted compares two reads of a Redlock; was is nil if there was none before.
-func (d *Differ) voted(old Snapshot, was, l *Lock) {
-	one, now := *d, l.ofMajority()
+// voted compares two reads of a Redlock; was is nil if there was none before, and l if no server has it any more.
+func (d *Differ) voted(old Snapshot, was, l *Lock, lost lostVotes) {
+	one, shown := *d, l
 	one.Events = nil
-	if was == nil {
+	switch {
+	case was == nil:
 		unread := 0
 		for i := range old.Nodes {
 			if n := &old.Nodes[i]; !n.Up || !n.Scanned || n.Unread != "" {
@@ -195,37 +196,35 @@ func (d *Differ) voted(old Snapshot, was, l *Lock) {
 		}
 		// A token that holds it now had no majority before if most servers had none.
 		one.Watched = d.Watched || len(old.Nodes) > 0 && unread < Quorum(len(l.Votes))
-		one.Added(now)
-	} else {
+		one.Added(l.ofMajority())
+	case l == nil:
 		before := was.ofMajority()
+		one.judgeVotes(was, was.gone(lost), before, Lock{})
+		one.Removed(before)
+		shown = was
+	default:
+		before, now := was.ofMajority(), l.ofMajority()
 		one.judgeVotes(was, l, before, now)
 		one.Changed(before, now)
 	}
 	for i := range one.Events {
-		one.Events[i].Lock = *l
+		one.Events[i].Lock = *shown
 	}
 	d.Events = append(d.Events, one.Events...)
 }
 
-// votesGone reports a Redlock that no server has any more.
-func (d *Differ) votesGone(was *Lock, lost lostVotes) {
-	gone := Lock{Votes: make([]Vote, len(was.Votes))}
-	for i, v := range was.Votes {
-		gone.Votes[i].Node = v.Node
-		if why := lost[voteID{ID{v.Node, was.DB, was.Key}, v.last()}]; why != "" {
+// gone returns a Redlock that no server has any more, with the votes that servers have lost.
+func (l *Lock) gone(lost lostVotes) *Lock {
+	gone := &Lock{Votes: make([]Vote, len(l.Votes))}
+	for i, v := range l.Votes {
+		gone.Votes[i] = Vote{Node: v.Node}
+		if why := lost[voteID{ID{v.Node, l.DB, l.Key}, v.last()}]; why != "" {
 			gone.Votes[i].Was, gone.Votes[i].Why = v.last(), why
 		} else if v.Why != "" {
 			gone.Votes[i].Was, gone.Votes[i].Why = v.Was, v.Why
 		}
 	}
-	one, before := *d, was.ofMajority()
-	one.Events = nil
-	one.judgeVotes(was, &gone, before, Lock{})
-	one.Removed(before)
-	for i := range one.Events {
-		one.Events[i].Lock = *was
-	}
-	d.Events = append(d.Events, one.Events...)
+	return gone
 }
 
 // judgeVotes finds out why a hold of a Redlock has ended, and whether the time of an end or a begin is

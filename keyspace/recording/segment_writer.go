@@ -230,31 +230,23 @@ func (k knownLock) after(was, now *keyspace.Lock, at time.Time) (next knownLock,
 
 // addLocks adds the difference between two lists of locks to a frame, and fills w.known.
 func (w *segmentWriter) addLocks(f *frame, old []*keyspace.Lock, known []knownLock) {
-	was := 0
-	for i := range w.last.Locks {
-		now := w.last.Locks[i]
-		order := 1
-		for was < len(old) {
-			if order = old[was].ID().Compare(now.ID()); order >= 0 {
-				break
-			}
-			f.Gone = append(f.Gone, was)
-			was++
-		}
-		if was == len(old) || order > 0 {
+	at := 0
+	for was, now := range keyspace.Pairs(old, w.last.Locks) {
+		switch {
+		case was == nil:
 			w.addLock(f, now)
 			continue
+		case now == nil:
+			f.Gone = append(f.Gone, at)
+		default:
+			if next, renewals, ok := known[at].after(was, now, f.At); ok && !(w.exact && renewals > 0) {
+				w.known = append(w.known, next)
+				f.renew(at, renewals)
+			} else {
+				w.addLock(f, now)
+			}
 		}
-		if next, renewals, ok := known[was].after(old[was], now, f.At); ok && !(w.exact && renewals > 0) {
-			w.known = append(w.known, next)
-			f.renew(was, renewals)
-		} else {
-			w.addLock(f, now)
-		}
-		was++
-	}
-	for ; was < len(old); was++ {
-		f.Gone = append(f.Gone, was)
+		at++
 	}
 }
 
