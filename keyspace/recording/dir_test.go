@@ -61,12 +61,6 @@ func recordIn(t *testing.T, dir string, o DirOptions, all []keyspace.Snapshot) {
 // The tests share the snapshots.
 var hour = sync.OnceValue(func() []keyspace.Snapshot { return newChurn(1).run(750, 4*time.Second, 12) })
 
-// atDir returns the snapshot of a moment, which must not fail.
-func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
-	t.Helper()
-	return check.Must(r.At(moment, since))(t)
-}
-
 func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 	t.Parallel()
 	all := hour()
@@ -77,19 +71,19 @@ func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 	}
 	for i := range testtier.Size(12, 40, 40) {
 		want := all[(i*317)%len(all)] // back and forth
-		sameToTheSecond(t, atDir(t, r, want.At.Add(time.Millisecond), time.Time{}), want)
+		sameToTheSecond(t, at(t, r, want.At.Add(time.Millisecond), time.Time{}), want)
 	}
 	var shown time.Time
 	for _, want := range all[280:320] { // across the end of a segment
-		got := atDir(t, r, want.At, shown)
+		got := at(t, r, want.At, shown)
 		sameToTheSecond(t, got, want)
 		if !shown.IsZero() {
 			sameEvents(t, got.Events, want)
 		}
 		shown = want.At
 	}
-	sameToTheSecond(t, atDir(t, r, begin.Add(-time.Hour), time.Time{}), all[0])
-	sameToTheSecond(t, atDir(t, r, begin.Add(9*time.Hour), time.Time{}), all[last])
+	sameToTheSecond(t, at(t, r, begin.Add(-time.Hour), time.Time{}), all[0])
+	sameToTheSecond(t, at(t, r, begin.Add(9*time.Hour), time.Time{}), all[last])
 	check.ErrorIs(t, r.Damage(), nil)
 }
 
@@ -102,9 +96,9 @@ func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
 		for _, s := range all[span[0]+1 : span[1]+1] {
 			want.Events = append(want.Events, s.Events...)
 		}
-		sameEvents(t, atDir(t, r, all[span[1]].At, all[span[0]].At).Events, want)
+		sameEvents(t, at(t, r, all[span[1]].At, all[span[0]].At).Events, want)
 	}
-	check.Equal(t, len(atDir(t, r, all[50].At, time.Time{}).Events), 0, "unrequested events")
+	check.Equal(t, len(at(t, r, all[50].At, time.Time{}).Events), 0, "unrequested events")
 }
 
 // A snapshot between two frames has its events in the next frame.
@@ -126,7 +120,7 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 	check.True(t, n >= 100 && n <= 103, "%d frames in 100 s", n)
 	r := openDir(t, dir)
 	last := all[len(all)-1]
-	got := atDir(t, r, last.At, all[0].At)
+	got := at(t, r, last.At, all[0].At)
 	sameToTheSecond(t, got, last)
 	want.Events = slices.DeleteFunc(want.Events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
 	check.Require(t, len(got.Events) == len(want.Events) && len(want.Events) != 0, "%d events, want %d", len(got.Events), len(want.Events))
@@ -156,7 +150,7 @@ func TestTokensAreNotRecordedUnasked(t *testing.T) {
 	dir, all := t.TempDir(), hour()[:30]
 	recordIn(t, dir, DirOptions{}, all)
 	r := openDir(t, dir)
-	text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At))
+	text := fmt.Sprintf("%+v", at(t, r, all[29].At, all[0].At))
 	check.True(t, !strings.Contains(text, "s3cret") && strings.Contains(text, "redacted-"), "there are tokens in %.300s", text)
 }
 
@@ -176,14 +170,14 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	dir := recordDir(t, all[:100])
 	recordIn(t, dir, DirOptions{Tokens: true}, all[200:300])
 	r := openDir(t, dir)
-	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
-	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
-	during := atDir(t, r, all[150].At, time.Time{})
+	sameToTheSecond(t, at(t, r, all[50].At, time.Time{}), all[50])
+	sameToTheSecond(t, at(t, r, all[250].At, time.Time{}), all[250])
+	during := at(t, r, all[150].At, time.Time{})
 	sameToTheSecond(t, during, all[99])
 	from, until := r.Gap()
 	check.True(t, from.Equal(all[99].At) && until.Equal(all[200].At), "while nothing recorded, the gap is from %v to %v", from, until)
 	for _, moment := range []time.Time{all[99].At.Add(3 * time.Second), all[200].At, all[299].At, all[50].At} {
-		atDir(t, r, moment, time.Time{})
+		at(t, r, moment, time.Time{})
 		from, until := r.Gap()
 		check.True(t, from.IsZero() && until.IsZero(), "at %v the gap is from %v to %v", moment, from, until)
 	}
@@ -283,9 +277,9 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	check.NoError(t, errors.Join(w.Err(), w.Close()))
 	r := openDir(t, dir)
 	for _, i := range []int{full - 2, full + 115, 499} {
-		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
+		sameToTheSecond(t, at(t, r, all[i].At, time.Time{}), all[i])
 	}
-	atDir(t, r, all[full+50].At, time.Time{})
+	at(t, r, all[full+50].At, time.Time{})
 	from, _ := r.Gap()
 	check.True(t, !from.IsZero() && r.Damage() == nil, "while the disk was full, the gap begins at %v; %v", from, r.Damage())
 	check.True(t, attempts <= 4+400/10, "%d attempts in 400 s", attempts)
@@ -306,7 +300,7 @@ func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 	}
 	err := w.Close()
 	check.Require(t, err == nil && strings.Count(reports(), "\n") == 1 && strings.HasSuffix(reports(), "continues"), "%v, %v", err, reports())
-	sameToTheSecond(t, atDir(t, openDir(t, dir), all[59].At, time.Time{}), all[59])
+	sameToTheSecond(t, at(t, openDir(t, dir), all[59].At, time.Time{}), all[59])
 }
 
 func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
@@ -328,7 +322,7 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 			check.NoError(t, os.WriteFile(middle, damage(text), 0o600))
 			r := openDir(t, dir)
 			for _, i := range []int{20, 625, 297, 599} {
-				got := atDir(t, r, all[i].At, time.Time{})
+				got := at(t, r, all[i].At, time.Time{})
 				if i == 599 { // at the end of the damaged segment
 					named := r.Damage() != nil && strings.Contains(r.Damage().Error(), filepath.Base(middle))
 					if _, until := r.Gap(); !until.Equal(all[600].At) || named == strings.HasPrefix(name, "cut off") {
@@ -340,7 +334,7 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 			}
 			var shown time.Time
 			for _, want := range all[290:625] { // playing goes on after the damage
-				got := atDir(t, r, want.At, shown)
+				got := at(t, r, want.At, shown)
 				shown = want.At
 				if want.At.After(all[600].At) {
 					sameToTheSecond(t, got, want)
@@ -359,7 +353,7 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 	all := second.run(50, time.Second, 12)
 	r := openDir(t, recordDir(t, slices.Concat(before, all)))
 	for _, i := range []int{0, 10, 49} {
-		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
+		sameToTheSecond(t, at(t, r, all[i].At, time.Time{}), all[i])
 	}
 	check.ErrorIs(t, r.Damage(), nil)
 }
@@ -373,7 +367,7 @@ func TestSnapshotsMayBeALittleEarly(t *testing.T) {
 	}
 	r := openDir(t, recordDir(t, all))
 	for _, want := range all {
-		sameToTheSecond(t, atDir(t, r, want.At, time.Time{}), want)
+		sameToTheSecond(t, at(t, r, want.At, time.Time{}), want)
 	}
 }
 
@@ -391,10 +385,10 @@ func TestALargeChangeBeginsASegment(t *testing.T) {
 	later.At, later.Locks = later.At.Add(time.Second), full.Locks[:10]
 	later.Events = nil
 	r := openDir(t, recordDir(t, []keyspace.Snapshot{empty, full, later}))
-	got := atDir(t, r, full.At, empty.At)
+	got := at(t, r, full.At, empty.At)
 	sameToTheSecond(t, got, full)
 	sameEvents(t, got.Events, full)
-	sameToTheSecond(t, atDir(t, r, later.At, full.At), later)
+	sameToTheSecond(t, at(t, r, later.At, full.At), later)
 	check.True(t, len(r.segments) == 2 && r.Damage() == nil, "%d segments, %v", len(r.segments), r.Damage())
 }
 
