@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,52 +40,38 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 }
 
 // ordinaryClasses are classes of keys that applications have by the thousand, each with the
-// command that creates its key with a number. None of them is a lock.
-var ordinaryClasses = []func(i int) []any{
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("session:%s", id(i)), fmt.Sprintf(`{"uid":%d,"csrf":"%x"}`, i, i*7919), "EX", 1800}
-	},
-	func(i int) []any { return []any{"SET", fmt.Sprintf("session:pointer:%d", i), id(i), "EX", 1800} },
-	func(i int) []any { return []any{"SET", "idempotency:" + id(i), id(i + 1), "EX", 200} },
-	func(i int) []any { return []any{"SET", fmt.Sprintf("jwt:revoked:%s", id(i)), "1", "EX", 240} },
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("api:calls:10.0.%d.%d", i/256, i%256), i % 90, "EX", 60}
-	},
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("page:%d", i), fmt.Sprintf("%x", md5.Sum([]byte{byte(i), byte(i >> 8)})), "EX", 280}
-	},
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("fragment:product:%d", i), "<div class=price>19.99</div>", "EX", 300}
-	},
-	func(i int) []any {
-		return []any{"HSET", fmt.Sprintf("user:%d", i), "name", "zoe", "email", "z@example.org", "created_at", 1763651000 + i}
-	},
-	func(i int) []any { return []any{"HSET", fmt.Sprintf("cart:%d", i), "sku-9", 2, "sku-10", 1} },
-	func(i int) []any {
-		return []any{"HSET", fmt.Sprintf("file:%d", i), "owner", fmt.Sprintf("user-%d", i), "size", i, "mime", "text/html", "created_at", 1763651000 + i}
-	},
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("presence:user:%d", i), fmt.Sprintf("edge-%d:8080", i%9), "EX", 60}
-	},
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("worker:%d:heartbeat", i), 1763651000000 + i, "EX", 30}
-	},
-	func(i int) []any {
-		return []any{"HSET", fmt.Sprintf("worker:%d", i), "host", fmt.Sprintf("node-%d", i%50), "pid", 100 + i, "started", 1763651000}
-	},
-	func(i int) []any { return []any{"SET", fmt.Sprintf("otp:+43660%07d", i), 100000 + i, "EX", 300} },
-	func(i int) []any { return []any{"SET", fmt.Sprintf("job:%d:status", i), "processing", "EX", 3600} },
-	func(i int) []any { return []any{"SET", fmt.Sprintf("order:%d:owner_id", i), 7000 + i} },
-	func(i int) []any {
-		return []any{"ZADD", fmt.Sprintf("timeline:%d", i), 1763651000000, fmt.Sprintf("post-%d", i)}
-	},
-	func(i int) []any { return []any{"SADD", fmt.Sprintf("tags:%d", i), "red", "green"} },
-	func(i int) []any { return []any{"RPUSH", fmt.Sprintf("feed:%d", i), "a", "b"} },
-	func(i int) []any { return []any{"SET", fmt.Sprintf("flag:%d", i), "true"} },
-	func(i int) []any {
-		return []any{"SET", fmt.Sprintf("route:device:%s", name(i)), fmt.Sprintf("10.0.0.%d:8080", i%250), "EX", 120}
-	},
-	func(i int) []any { return []any{"SET", fmt.Sprintf("order:%d:processing", i), "1", "EX", 250} },
+// command that creates its key with a number, for [ordinary]. None of them is a lock.
+var ordinaryClasses = strings.Split(`SET session:%[2]s {"uid":%[1]d,"csrf":"%[1]x7919"} EX 1800
+SET session:pointer:%[1]d %[2]s EX 1800
+SET idempotency:%[2]s %[3]s EX 200
+SET jwt:revoked:%[2]s 1 EX 240
+SET api:calls:10.0.%[6]d.%[7]d %[8]d EX 60
+SET page:%[1]d %[5]x EX 280
+SET fragment:product:%[1]d "<div class=price>19.99</div>" EX 300
+HSET user:%[1]d name zoe email z@example.org created_at 176365%04[1]d
+HSET cart:%[1]d sku-9 2 sku-10 1
+HSET file:%[1]d owner user-%[1]d size %[1]d mime text/html created_at 176365%04[1]d
+SET presence:user:%[1]d edge-%[8]d:8080 EX 60
+SET worker:%[1]d:heartbeat 176365%04[1]d000 EX 30
+HSET worker:%[1]d host node-%[8]d pid 1%02[1]d started 1763651000
+SET otp:+43660%07[1]d 1%05[1]d EX 300
+SET job:%[1]d:status processing EX 3600
+SET order:%[1]d:owner_id 7%03[1]d
+ZADD timeline:%[1]d 1763651000000 post-%[1]d
+SADD tags:%[1]d red green
+RPUSH feed:%[1]d a b
+SET flag:%[1]d true
+SET route:device:%[4]s 10.0.0.%[7]d:8080 EX 120
+SET order:%[1]d:processing 1 EX 250`, "\n")
+
+// ordinary returns the command that creates the key of a class with a number.
+func ordinary(t *testing.T, class string, i int) (command []any) {
+	t.Helper()
+	digest := md5.Sum([]byte{byte(i), byte(i >> 8)})
+	for _, word := range argv(t, fmt.Sprintf(class, i, id(i), id(i+1), name(i), digest, i/256, i%256, i%50)) {
+		command = append(command, word)
+	}
+	return command
 }
 
 // id returns a UUID with a number.
@@ -108,8 +95,8 @@ func fillOrdinary(t *testing.T, rdb server.Client, each int) (keys int) {
 	for from := 0; from < each; from += 500 {
 		p := rdb.Pipeline()
 		for i := from; i < min(from+500, each); i++ {
-			for _, command := range ordinaryClasses {
-				p.Do(t.Context(), command(i)...)
+			for _, class := range ordinaryClasses {
+				p.Do(t.Context(), ordinary(t, class, i)...)
 			}
 		}
 		check.Must(p.Exec(t.Context()))(t)
@@ -180,7 +167,7 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 				p.Expire(ctx, "route:device:"+name(i), 2*time.Minute)
 				p.Set(ctx, fmt.Sprintf("job:%d:status", i), []string{"processing", "done", "queued"}[second%3], time.Hour)
 				p.Del(ctx, fmt.Sprintf("otp:+43660%07d", i), fmt.Sprintf("cart:%d", i))
-				p.Do(ctx, ordinaryClasses[13](i+1000*second)...)
+				p.Do(ctx, ordinary(t, ordinaryClasses[13], i+1000*second)...)
 			}
 			check.Must(p.Exec(ctx))(t)
 			time.Sleep(time.Second)
