@@ -1,7 +1,6 @@
 package formats_test
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -124,26 +123,17 @@ func TestAHandOverOfRedfourIsNoSecondEntry(t *testing.T) {
 		check.NoError(t, rdb.Eval(t.Context(), script, []string{"jobs:lock:7", "jobsindex"}).Err())
 	}
 	run(acquire)
-	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
-	defer f.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var seen []string
-	await := func(so func() bool) {
+	w := watch(t, rdb)
+	told := func(n int) (all []string) {
 		t.Helper()
-		for !so() {
-			events, _, err := f.Next(ctx)
-			check.NoError(t, err, "after %q", seen)
-			for _, e := range events {
-				seen = append(seen, string(e.Kind)+" "+e.Holder.ID)
-			}
+		w.await(t, func() bool { return len(w.events) >= n })
+		for _, e := range w.events {
+			all = append(all, string(e.Kind)+" "+e.Holder.ID)
 		}
+		return all
 	}
-	await(func() bool { return len(seen) > 0 && f.Known().Watch.Mode == keyspace.Push })
 	run(release + acquire)
-	await(func() bool { return len(seen) >= 3 })
-	check.DeepEqual(t, seen, []string{"appeared 1", "replaced 1", "acquired 2"}, "the events are")
+	check.DeepEqual(t, told(3), []string{"appeared 1", "replaced 1", "acquired 2"}, "the events are")
 	run(release + "return 1")
-	await(func() bool { return len(seen) >= 4 })
-	check.Equal(t, seen[3], "released 2", "the end of the second hold is")
+	check.Equal(t, told(4)[3], "released 2", "the end of the second hold is")
 }

@@ -18,6 +18,41 @@ import (
 	"locktop/keyspace/inspect"
 )
 
+// watched is a watch of a server, with its events so far.
+type watched struct {
+	*inspect.Watcher
+	events []keyspace.Event
+}
+
+// watch watches the locks of a server until the test ends.
+func watch(t *testing.T, rdb server.Client) *watched {
+	t.Helper()
+	w := &watched{Watcher: inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))}
+	t.Cleanup(w.Close)
+	w.await(t, func() bool { return w.Known().Complete && w.Known().Watch.Mode == keyspace.Push })
+	return w
+}
+
+// await takes events until so is true.
+func (w *watched) await(t *testing.T, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !so() {
+		events, _, err := w.Next(ctx)
+		check.NoError(t, err, "after %v", w.events)
+		w.events = append(w.events, events...)
+	}
+}
+
+// next takes events until one is of interest, and returns it.
+func (w *watched) next(t *testing.T, of func(keyspace.Event) bool) keyspace.Event {
+	t.Helper()
+	at, from := -1, len(w.events)
+	w.await(t, func() bool { at = slices.IndexFunc(w.events[from:], of); return at >= 0 })
+	return w.events[from+at]
+}
+
 // The release of a Redisson fair lock is announced to the first waiter in its
 // queue, and not at all if the queue is empty. The watch knows that also from a message that
 // comes after the watch has read that the lock is free.
@@ -39,31 +74,11 @@ func TestAMessageWhileALockIsHeldTeachesNothing(t *testing.T) {
 	)
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	load(t, rdb, []string{"HSET", "gate", holder, "1"}, []string{"PEXPIRE", "gate", "60000"}, []string{"RPUSH", queue, one})
-	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
-	defer f.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	next := func(want func(e keyspace.Event) bool) (found keyspace.Event) {
-		t.Helper()
-		for !want(found) {
-			events, _, err := f.Next(ctx)
-			check.NoError(t, err)
-			for _, e := range events {
-				if e.Lock.Key == "gate" && want(e) {
-					found = e
-				}
-			}
-		}
-		return found
-	}
-	for !f.Known().Complete || f.Known().Watch.Mode != keyspace.Push {
-		_, _, err := f.Next(ctx)
-		check.NoError(t, err)
-	}
+	w := watch(t, rdb)
 	load(t, rdb, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + one, "0"}, []string{"RPUSH", queue, another})
-	next(func(e keyspace.Event) bool { return e.Kind == keyspace.WaiterJoined })
+	w.next(t, func(e keyspace.Event) bool { return e.Kind == keyspace.WaiterJoined })
 	load(t, rdb, []string{"DEL", "gate"})
-	e := next(func(e keyspace.Event) bool { return e.Kind.Ends() })
+	e := w.next(t, func(e keyspace.Event) bool { return e.Kind.Ends() })
 	check.True(t, e.Kind != keyspace.Deleted, "the event is %s: the message was taken for one of this lock", e.Kind)
 }
 
@@ -82,32 +97,12 @@ func fairReleases(t *testing.T, late bool) {
 		check.NoError(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
-	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
-	defer f.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var seen []keyspace.EventKind
-	await := func(what string, so func() bool) {
-		t.Helper()
-		for !so() {
-			events, _, err := f.Next(ctx)
-			check.NoError(t, err, "waiting for %s, after %q", what, seen)
-			for _, e := range events {
-				if e.Lock.Key == key {
-					seen = append(seen, e.Kind)
-				}
-			}
-		}
-	}
+	w := watch(t, rdb)
 	wantEvent := func(kind keyspace.EventKind) {
 		t.Helper()
-		seen = nil
-		await(string(kind), func() bool {
-			return slices.ContainsFunc(seen, func(k keyspace.EventKind) bool { return k == kind || k.Ends() })
-		})
-		check.True(t, slices.Contains(seen, kind), "the event is %q, want %s", seen, kind)
+		e := w.next(t, func(e keyspace.Event) bool { return e.Lock.Key == key && (e.Kind == kind || e.Kind.Ends()) })
+		check.Equal(t, e.Kind, kind, "the event is")
 	}
-	await("push", func() bool { return f.Known().Complete && f.Known().Watch.Mode == keyspace.Push })
 	later := clock(t, rdb).Add(time.Minute).UnixMilli()
 
 	run(acquire, first)
@@ -152,45 +147,33 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	load(t, rdb,
 		[]string{"HSET", key, holder, "1"}, []string{"PEXPIRE", key, "60000"},
 		[]string{"RPUSH", queue, dead, alive}, []string{"ZADD", deadlines, passed, dead, later, alive})
-	scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat})
-	f := inspect.NewWatcher(scanner)
-	defer f.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var seen []keyspace.Event
-	await := func(state keyspace.State) keyspace.Lock {
+	w := watch(t, rdb)
+	await := func(state keyspace.State) (lock keyspace.Lock) {
 		t.Helper()
-		for {
-			events, _, err := f.Next(ctx)
-			check.NoError(t, err, "waiting for %s, after %v", state, seen)
-			seen = append(seen, events...)
-			for _, l := range f.Known().Locks {
+		w.await(t, func() bool {
+			for _, l := range w.Known().Locks {
 				check.Require(t, l.Key == key, "a second lock %q", l.Key)
-				if l.State(f.Known().At) == state {
-					return *l
-				}
+				lock = *l
 			}
-		}
+			return lock.Key == key && lock.State(w.Known().At) == state
+		})
+		return lock
 	}
 	happened := func(kind keyspace.EventKind) bool {
-		return slices.ContainsFunc(seen, func(e keyspace.Event) bool { return e.Kind == kind })
+		return slices.ContainsFunc(w.events, func(e keyspace.Event) bool { return e.Kind == kind })
 	}
 	await(keyspace.Held)
-	for f.Known().Watch.Mode != keyspace.Push {
-		_, _, err := f.Next(ctx)
-		check.NoError(t, err)
-	}
 
+	ctx, scanner := t.Context(), inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat})
 	waker := servertest.Subscribe(ctx, rdb, "redisson_lock__channel:{gate}:"+alive)
 	defer waker.Close()
 	check.Must(waker.Receive(ctx))(t)
 	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})
 	free := await(keyspace.Waiting)
-	at := f.Known().At
-	check.True(t, happened(keyspace.Released), "no release in %v", seen)
-	if !slices.ContainsFunc(keyspace.Findings(f.Known()), func(f keyspace.Finding) bool { return f.ID == "zombie-head" && f.Lock.Key == key }) {
-		t.Errorf("findings: %+v", keyspace.Findings(f.Known()))
-	}
+	at := w.Known().At
+	check.True(t, happened(keyspace.Released), "no release in %v", w.events)
+	findings := keyspace.Findings(w.Known())
+	check.True(t, slices.ContainsFunc(findings, func(f keyspace.Finding) bool { return f.ID == "zombie-head" && f.Lock.Key == key }), "findings: %+v", findings)
 	check.True(t, free.Waiters[0].DeadFor(at) >= 20*time.Second && free.Waiters[1].DeadFor(at) == 0, "waiters %+v at %s", free.Waiters, at)
 	for _, name := range []string{key, queue} {
 		read, err := scanner.ReadKey(ctx, name)
@@ -211,7 +194,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	load(t, rdb, []string{"DEL", queue, deadlines}, []string{"HSET", key, alive, "1"}, []string{"PEXPIRE", key, "30000"})
 	held := await(keyspace.Held)
 	check.Equal(t, held.SoleHolder(), alive, "it is held by")
-	check.True(t, happened(keyspace.Acquired), "no acquire in %v", seen)
+	check.True(t, happened(keyspace.Acquired), "no acquire in %v", w.events)
 }
 
 // Most locks have no queue and no fence. A scan asks one question about all related keys of a lock, and reads those that
