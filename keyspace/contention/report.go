@@ -323,29 +323,22 @@ type classID struct {
 
 // Sum adds up the locks of a class. The zero value is empty.
 type Sum struct {
-	locks    int
-	held     float64 // sum of the shares of their time
-	blocked  float64
-	best     float64      // of one lock
-	source   holds.Source // of the lock with the most waiting
-	waits    []holds.Wait
-	blamed   map[string]time.Duration
-	attempts int
-	acquired int
+	class  Class   // Held is the sum of the shares so far
+	best   float64 // waiting for one lock, which Source shows
+	waits  []holds.Wait
+	blamed map[string]time.Duration
 }
 
 // Add adds a lock whose holders have their names as tokens.
 func (c *Sum) Add(f Past) { c.add(f, blame(f, names{})) }
 
 func (c *Sum) add(f Past, all []blamed) {
-	c.locks++
-	c.held += f.Held
-	c.attempts, c.acquired = c.attempts+f.attempts, c.acquired+f.acquired
-	rate := f.PerSecond()
+	k, rate := &c.class, f.PerSecond()
+	k.Locks, k.Held, k.Blocked = k.Locks+1, k.Held+f.Held, k.Blocked+rate
+	k.Attempts, k.Acquired = k.Attempts+f.attempts, k.Acquired+f.acquired
 	if rate > c.best {
-		c.best, c.source = rate, f.Source
+		c.best, k.Source = rate, f.Source
 	}
-	c.blocked += rate
 	c.waits = append(c.waits, f.Waits...)
 	if c.blamed == nil {
 		c.blamed = make(map[string]time.Duration)
@@ -357,11 +350,8 @@ func (c *Sum) add(f Past, all []blamed) {
 
 // Class returns the figures of the locks so far.
 func (c *Sum) Class(db int, name string) Class {
-	all := holds.Sum(c.waits)
-	k := Class{
-		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Source: c.source, Blocked: c.blocked, Waited: all.Total, MostWaiting: all.Most,
-		Attempts: c.attempts, Acquired: c.acquired,
-	}
+	k, all := c.class, holds.Sum(c.waits)
+	k.DB, k.Name, k.Held, k.Waited, k.MostWaiting = db, name, k.Held/float64(max(1, k.Locks)), all.Total, all.Most
 	var worst time.Duration
 	for holder, waited := range c.blamed {
 		if holder != "" && (waited > worst || waited == worst && holder < k.Worst) {
