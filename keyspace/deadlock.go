@@ -342,11 +342,11 @@ func ChainOf(s Snapshot, l *Lock) Chain {
 
 // tree returns the tree of the locks behind a lock. Each lock is in it once, near the root.
 func (g *waitGraph) tree(root *Lock) []Branch {
-	nodes, above := []Branch{{Lock: root, Direct: root.WaiterCount()}}, []int{0} // above: the branch that one waits behind
+	nodes := []Branch{{Lock: root, Direct: root.WaiterCount()}}
 	if len(root.Holders) > 0 {
 		nodes[0].Owner = root.Holders[0].Name()
 	}
-	below := map[int][]int{} // branches by the one above
+	below := map[int][]int{} // branches by the one that they wait behind
 	seen := map[ID]bool{root.ID(): true}
 	for i := 0; i < len(nodes); i++ { // breadth first
 		for _, owner := range g.behind(nodes[i].Lock) {
@@ -355,26 +355,23 @@ func (g *waitGraph) tree(root *Lock) []Branch {
 					continue
 				}
 				seen[held.ID()] = true
-				below[i], above = append(below[i], len(nodes)), append(above, i)
+				below[i] = append(below[i], len(nodes))
 				nodes = append(nodes, Branch{Lock: held, Owner: owner, Depth: nodes[i].Depth + 1, Direct: held.WaiterCount()})
 			}
 		}
 	}
-	for i, n := range slices.Backward(nodes) { // the deepest first
-		nodes[i].Waiters += n.Direct
-		if i > 0 {
-			nodes[above[i]].Waiters += nodes[i].Waiters
-		}
-	}
 	all := make([]Branch, 0, len(nodes))
-	for next := []int{0}; len(next) > 0; { // depth first
-		i := next[len(next)-1]
-		next = next[:len(next)-1]
+	var add func(i int) (waiters int)
+	add = func(i int) int { // depth first
+		at, waiters := len(all), nodes[i].Direct
 		all = append(all, nodes[i])
-		for _, child := range slices.Backward(below[i]) {
-			next = append(next, child)
+		for _, child := range below[i] {
+			waiters += add(child)
 		}
+		all[at].Waiters = waiters
+		return waiters
 	}
+	add(0)
 	return all
 }
 

@@ -21,13 +21,8 @@ const (
 // "orders:lock", not "clockwork" or "blocked".
 func hintOf(key string) nameHint {
 	best := noHint
-	for from := 0; from < len(key); from++ {
-		n := 0
-		for from+n < len(key) && wordByte(key[from+n]) {
-			n++
-		}
-		best = max(best, hintOfWord(key[from:from+n]))
-		from += n
+	for word := range words(key) {
+		best = max(best, hintOfWord(word))
 	}
 	return best
 }

@@ -161,15 +161,7 @@ func isUUID(s string) bool {
 
 // isHex reports whether s is n hexadecimal digits in lower case.
 func isHex(s string, n int) bool {
-	if len(s) != n {
-		return false
-	}
-	for i := range n {
-		if !digit(s[i]) && (s[i] < 'a' || s[i] > 'f') {
-			return false
-		}
-	}
-	return true
+	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }

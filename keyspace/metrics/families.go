@@ -366,14 +366,8 @@ var (
 
 // number returns a number as Prometheus reads it.
 func number(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "+Inf"
-	case math.IsInf(v, -1):
-		return "-Inf"
-	case v == math.Trunc(v) && math.Abs(v) < 1<<53:
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 		return strconv.FormatInt(int64(v), 10)
-	default:
-		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
