@@ -260,7 +260,9 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCostsThenByName(t *testing.T) {
 	check.True(t, s.Locks[0].Key == "quiet 2", "the snapshot was changed")
 }
 
-func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
+// Something must speak for it that a lock is stuck. The deadline in a value may pass; a TTL that has passed is that of
+// the last read.
+func TestALockIsStuckOrExpiredOnlyIfSomethingSpeaksForIt(t *testing.T) {
 	endless := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1, Since: t0}}}
 	renewed := func(l keyspace.Lock) keyspace.Lock {
 		l.Expires = at(3_600_000)
@@ -270,6 +272,9 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 	usual.MedianHold = time.Second
 	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1, DisconnectedAt: at(1000)}}}
 	unknown := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Depth: 1}}}
+	expiring := mutex(holder("a", 5000))
+	stamped := expiring
+	stamped.Stamped = true
 	for _, c := range []struct {
 		name string
 		lock keyspace.Lock
@@ -285,6 +290,10 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 		{"its client was away for a moment", gone, 3000, keyspace.Held},
 		{"its client is gone", gone, 7000, keyspace.Stuck},
 		{"since an unknown time", unknown, 601_000, keyspace.Held},
+		{"before its stamp", stamped, 4000, keyspace.Held},
+		{"just after its stamp", stamped, 5500, keyspace.Held},
+		{"after its stamp", stamped, 10_000, keyspace.Lapsed},
+		{"after its TTL", expiring, 10_000, keyspace.Held},
 	} {
 		check.Equal(t, c.lock.State(at(c.at)), c.want, "%s: it is", c.name)
 	}
@@ -296,16 +305,6 @@ func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
 	slices.Sort(names)
 	slices.SortFunc(names, keyspace.CompareNames)
 	check.True(t, slices.Equal(names, want), "got %q", names)
-}
-
-func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
-	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
-		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Depth: 1, Expires: t0}}}
-		check.Equal(t, l.State(t0.Add(after)), want, "%v after its deadline it is", after)
-		l.Stamped = false
-		check.True(t, l.State(t0.Add(after)) == keyspace.Held,
-			"%v after the TTL of the last read it is %s", after, l.State(t0.Add(after)))
-	}
 }
 
 // Each finding that the past of a lock causes is tested with the most similar states without it.
