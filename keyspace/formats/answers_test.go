@@ -60,7 +60,7 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault, end func(*testing.T, *faulty)
-		act        func(*faulty, context.Context) (keyspace.AuditRecord, error)
+		extends    time.Duration // 0 = it is released
 		outcome    keyspace.Outcome
 		says       string
 		now        string
@@ -91,10 +91,7 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 		},
 		"an extend": {
 			fault: func(_ *testing.T, f *faulty) { f.net.FreezeReplies() },
-			end:   func(_ *testing.T, f *faulty) { f.net.Heal() },
-			act: func(f *faulty, ctx context.Context) (keyspace.AuditRecord, error) {
-				return f.exec.Act(ctx, keyspace.Extend, f.seen, time.Hour)
-			},
+			end:   func(_ *testing.T, f *faulty) { f.net.Heal() }, extends: time.Hour,
 			outcome: keyspace.StillHeld, says: "it is still held, and ends in 59 m", now: ", ends in 59 m",
 		},
 	} {
@@ -102,16 +99,12 @@ func TestAnActionWithoutAnAnswerIsUnknownUntilALook(t *testing.T) {
 			t.Parallel()
 			f := newFaulty(t)
 			c.fault(t, f)
-			act, past := c.act, "released"
-			if act == nil {
-				act = func(f *faulty, ctx context.Context) (keyspace.AuditRecord, error) {
-					return f.exec.Act(ctx, keyspace.ForceRelease, f.seen, 0)
-				}
-			} else {
-				past = "extended"
+			act := keyspace.ForceRelease
+			if c.extends > 0 {
+				act = keyspace.Extend
 			}
-			r, err := act(f, t.Context())
-			check.ErrorContains(t, err, "no answer: it may or may not be "+past)
+			r, err := f.exec.Act(t.Context(), act, f.seen, c.extends)
+			check.ErrorContains(t, err, "no answer: it may or may not be "+act.Past())
 			check.Equal(t, r.Outcome, keyspace.Unanswered, "the outcome")
 
 			brief, cancel := context.WithTimeout(t.Context(), answerLimit)
@@ -180,34 +173,28 @@ func TestAnExecutorFindsItsServerWhenItActs(t *testing.T) {
 // answer counts as one that has the lock as it was.
 func TestARedlockIsChangedByAMajorityOfAllItsServers(t *testing.T) {
 	t.Parallel()
-	free := func(e *release.Executor, l keyspace.Lock) (keyspace.AuditRecord, error) {
-		return e.Act(context.Background(), keyspace.ForceRelease, l, 0)
-	}
-	extend := func(e *release.Executor, l keyspace.Lock) (keyspace.AuditRecord, error) {
-		return e.Act(context.Background(), keyspace.Extend, l, time.Hour)
-	}
 	for _, c := range []struct {
-		name                 string
-		frozen, dead         int // the last servers
-		act                  func(*release.Executor, keyspace.Lock) (keyspace.AuditRecord, error)
-		outcome              keyspace.Outcome
-		done, unanswered     int
-		says                 string
-		afterwards, lookSays string
+		name             string
+		frozen, dead     int // the last servers
+		act              keyspace.Action
+		ttl              time.Duration
+		outcome          keyspace.Outcome
+		done, unanswered int
+		says             string
 	}{
-		{name: "release, three do not answer", frozen: 3, act: free, outcome: keyspace.Unanswered, done: 2, unanswered: 3,
+		{name: "release, three do not answer", frozen: 3, act: keyspace.ForceRelease, outcome: keyspace.Unanswered, done: 2, unanswered: 3,
 			says: "not released: 3 of 5 servers did not answer and may hold a majority"},
-		{name: "release, three are gone", dead: 3, act: free, outcome: keyspace.Failed, done: 2, unanswered: 3,
+		{name: "release, three are gone", dead: 3, act: keyspace.ForceRelease, outcome: keyspace.Failed, done: 2, unanswered: 3,
 			says: "not released: 3 of 5 servers did not answer and may hold a majority"},
-		{name: "release, two do not answer", frozen: 2, act: free, outcome: keyspace.Done, done: 3, unanswered: 2},
-		{name: "release, two are gone", dead: 2, act: free, outcome: keyspace.Done, done: 3, unanswered: 2},
-		{name: "extend, three do not answer", frozen: 3, act: extend, outcome: keyspace.Unanswered, done: 2, unanswered: 3,
+		{name: "release, two do not answer", frozen: 2, act: keyspace.ForceRelease, outcome: keyspace.Done, done: 3, unanswered: 2},
+		{name: "release, two are gone", dead: 2, act: keyspace.ForceRelease, outcome: keyspace.Done, done: 3, unanswered: 2},
+		{name: "extend, three do not answer", frozen: 3, act: keyspace.Extend, ttl: time.Hour, outcome: keyspace.Unanswered, done: 2, unanswered: 3,
 			says: "not extended: 3 of 5 servers did not answer and may keep the old deadline"},
-		{name: "extend, two are gone", dead: 2, act: extend, outcome: keyspace.Done, done: 3, unanswered: 2},
+		{name: "extend, two are gone", dead: 2, act: keyspace.Extend, ttl: time.Hour, outcome: keyspace.Done, done: 3, unanswered: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) { // one after the other: they have the same servers
 			f := newFaultyRedlock(t, c.frozen, c.dead)
-			r, err := c.act(f.exec, f.seen)
+			r, err := f.exec.Act(t.Context(), c.act, f.seen, c.ttl)
 			if c.says == "" {
 				check.NoError(t, err)
 			} else {
