@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,28 +15,8 @@ import (
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
-
-// The rules for counters accept tokens of the last weeks, markers, times, and
-// locks whose names end in a word that counters use.
-func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
-	rdb := connect(t, servertest.RedisForTest(t).Addr())
-	now := clock(t, rdb)
-	week := formats.At(keyspace.Sample{Commands: [][]string{{"SET", "job:nightly", "{v1hex-604800000/5e}"}}}, now)
-	want := []string{"job:nightly", "lock:42", "lock:page:7", "lock:report", "lock:sync", "lock_version", "scheduler:leader"}
-	load(t, rdb, week.Commands...)
-	load(t, rdb,
-		[]string{"SET", "lock:report", "1"},
-		[]string{"SET", "lock:page:7", "1", "PX", "30000"},
-		[]string{"SET", "lock:42", "42", "PX", "30000"},
-		[]string{"SET", "lock:sync", strconv.FormatInt(now.Unix(), 10)},
-		[]string{"SET", "lock_version", client, "PX", "30000"},
-		[]string{"SET", "scheduler:leader", "4242", "PX", "30000"},
-	)
-	check.Equal(t, fmt.Sprint(keys(scan(t, rdb))), fmt.Sprint(want), "found")
-}
 
 // ordinaryClasses are classes of keys that applications have by the thousand, each with the
 // command that creates its key with a number, for [ordinary]. None of them is a lock.
