@@ -302,31 +302,20 @@ func redactorIn(dir string) *redactor {
 // hash returns a token without its secret parts. A host, a process ID or the name of a client stays: they are what
 // a reader follows to a log. A longer token of one part is secret as a whole, also if it is a number.
 func (r *redactor) hash(token string) string {
-	var b strings.Builder
 	alone := len(token) > 6 && !strings.ContainsAny(token, tokenSeparators+"-._")
-	for token != "" {
-		n := strings.IndexAny(token, tokenSeparators)
-		switch {
-		case n < 0:
-			n = len(token)
-		case n == 0:
-			b.WriteByte(token[0])
-			token = token[1:]
-			continue
+	return tokenPart.ReplaceAllStringFunc(token, func(part string) string {
+		if !alone && readable.MatchString(part) {
+			return part
 		}
-		if part := token[:n]; !alone && readable.MatchString(part) {
-			b.WriteString(part)
-		} else {
-			sum := sha256.Sum256(append(r.salt[:], part...))
-			b.WriteString(keyspace.RedactedToken + hex.EncodeToString(sum[:6]))
-		}
-		token = token[n:]
-	}
-	return b.String()
+		sum := sha256.Sum256(append(r.salt[:], part...))
+		return keyspace.RedactedToken + hex.EncodeToString(sum[:6])
+	})
 }
 
 // tokenSeparators stand between the parts of a token.
 const tokenSeparators = ":@|~#,; "
+
+var tokenPart = regexp.MustCompile("[^" + tokenSeparators + "]+")
 
 // readable matches a part of a token that is no secret: a number or a time, or names joined by - . or _, such as a host or a
 // pod. A name has at most 8 letters in a row: by chance, few random texts look so.
