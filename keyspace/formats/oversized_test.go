@@ -117,32 +117,20 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 				via = server.NewClient(servertest.AddrOf(rdb), server.ClientOptions{Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
-			live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(via, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})))
-			defer live.Close()
-			locks := func() []*keyspace.Lock {
-				snap := check.Must(live.Snapshot(t.Context()))(t)
-				return snap.Locks
-			}
+			w := follow(t, inspect.NewScanner(via, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}))
 			oversized := func(key string) bool {
-				return slices.ContainsFunc(locks(), func(l *keyspace.Lock) bool { return l.Key == key && l.Format == "oversized" })
+				return slices.ContainsFunc(w.Known().Locks, func(l *keyspace.Lock) bool { return l.Key == key && l.Format == "oversized" })
 			}
-			await := func(what string, so func() bool) {
-				t.Helper()
-				for until := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
-					check.Require(t, !time.Now().After(until), "not within a minute: %s; %+v", what, locks())
-				}
-			}
-			await("the large value", func() bool { return oversized("lock:large") })
-			await("the small value", func() bool { return len(locks()) == 2 })
+			w.await(t, func() bool { return oversized("lock:large") && len(w.Known().Locks) == 2 })
 			fill("lock:growing")
-			await("the grown value", func() bool { return oversized("lock:growing") })
+			w.await(t, func() bool { return oversized("lock:growing") })
 			before := called("hscan")
 			for i := range changes {
 				checked := called("hlen")
 				for _, key := range []string{"lock:large", "lock:growing"} {
 					check.NoError(t, rdb.HSet(t.Context(), key, "changes", i).Err())
 				}
-				await("another read", func() bool { return called("hlen") > checked })
+				w.await(t, func() bool { return called("hlen") > checked })
 			}
 			after := called("hscan")
 			check.True(t, after <= before, "the elements were read %d times", after-before)

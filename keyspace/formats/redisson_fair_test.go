@@ -24,11 +24,17 @@ type watched struct {
 	events []keyspace.Event
 }
 
-// watch watches the locks of a server until the test ends.
+// follow watches the locks of a scanner until the test ends.
+func follow(t *testing.T, s *inspect.Scanner) *watched {
+	w := &watched{Watcher: inspect.NewWatcher(s)}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// watch watches the locks of a server that reports its changes.
 func watch(t *testing.T, rdb server.Client) *watched {
 	t.Helper()
-	w := &watched{Watcher: inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))}
-	t.Cleanup(w.Close)
+	w := follow(t, inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
 	w.await(t, func() bool { return w.Known().Complete && w.Known().Watch.Mode == keyspace.Push })
 	return w
 }
