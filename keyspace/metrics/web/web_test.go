@@ -28,11 +28,8 @@ import (
 
 // identity is a certificate with its key, signed by another or by itself.
 type identity struct {
-	cert      *x509.Certificate
-	key       *ecdsa.PrivateKey
-	certFile  string
-	keyFile   string
-	tlsConfig tls.Certificate
+	tls.Certificate
+	certFile string
 }
 
 var serials int64
@@ -48,21 +45,16 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: signer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
-	parent, with := template, key
+	by := tls.Certificate{Leaf: template, PrivateKey: key}
 	if signer != nil {
-		parent, with = signer.cert, signer.key
+		by = signer.Certificate
 	}
-	raw := check.Must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with))(t)
-	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	check.NoError(t, err)
-	id := &identity{key: key, certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
-	if id.cert, err = x509.ParseCertificate(raw); err != nil {
-		t.Fatal(err)
-	}
-	id.tlsConfig = tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
-	write(t, id.certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
-	write(t, id.keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})))
-	return id
+	raw := check.Must(x509.CreateCertificate(rand.Reader, template, by.Leaf, &key.PublicKey, by.PrivateKey))(t)
+	rawKey := check.Must(x509.MarshalPKCS8PrivateKey(key))(t)
+	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
+	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})))
+	return &identity{check.Must(tls.LoadX509KeyPair(certFile, keyFile))(t), certFile}
 }
 
 func write(t *testing.T, name, text string) {
@@ -150,10 +142,10 @@ func hashOf(t *testing.T, pass string) string {
 
 func trusting(ca *identity, own ...*identity) *tls.Config {
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.Leaf)
 	c := &tls.Config{RootCAs: pool}
 	for _, id := range own {
-		c.Certificates = append(c.Certificates, id.tlsConfig)
+		c.Certificates = append(c.Certificates, id.Certificate)
 	}
 	return c
 }
@@ -191,7 +183,7 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	first := newIdentity(t, dir, "server", ca)
 	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n")
 	resp := r.wants(t, "TLS", trusting(ca), "", "", http.StatusOK)
-	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.cert.SerialNumber) == 0 && resp.ProtoMajor == 2,
+	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.Leaf.SerialNumber) == 0 && resp.ProtoMajor == 2,
 		"certificate %v over %s", resp.TLS.PeerCertificates[0].SerialNumber, resp.Proto)
 	old := trusting(ca)
 	old.MaxVersion = tls.VersionTLS11
@@ -200,7 +192,7 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	// A new certificate is used without a restart; a broken one is not.
 	second := newIdentity(t, dir, "server", ca)
 	resp = r.wants(t, "after a change", trusting(ca), "", "", http.StatusOK)
-	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.cert.SerialNumber) == 0, "the server still has the old certificate")
+	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.Leaf.SerialNumber) == 0, "the server still has the old certificate")
 	write(t, second.certFile, "no certificate")
 	for range 2 {
 		r.wants(t, "with a broken certificate", trusting(ca), "", "", http.StatusOK)
