@@ -3,7 +3,6 @@ package order
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -172,33 +171,4 @@ func TestAGraphIsBounded(t *testing.T) {
 	}
 	check.Between(t, len(g.owners), 1, maxOwners, "owners")
 	check.True(t, g.owners[fmt.Sprint("token", 2*maxOwners-1)] != nil, "owners whose ends were missed leave no place for others")
-}
-
-// 2,000 holds a second of 10,000 classes take at most 2 % of a core and 20 MB. Half of the holds are nested.
-func BenchmarkLearn(b *testing.B) {
-	g, all, names := new(Graph), events("1+cart:1 1+stock:5 1-stock:5 1-cart:1 p+a p-a q+b q-b"), make([]string, 10_000)
-	for i := range names {
-		names[i] = strings.Map(func(r rune) rune { return r + 'k' - '0' }, fmt.Sprintf("%05d:", i))
-	}
-	was, keys := heap(), make([]string, len(all))
-	for j := range all {
-		keys[j] = all[j].Lock.Key
-	}
-	for i := 0; b.Loop(); i++ {
-		for j := range all {
-			all[j].Lock.Key = names[i%len(names)] + keys[j]
-		}
-		g.Learn(all, 0)
-	}
-	b.ReportMetric(100*2000*b.Elapsed().Seconds()/float64(4*b.N), "%core")
-	b.ReportMetric(float64(int64(heap()-was))/1e6, "MB")
-	runtime.KeepAlive(g)
-}
-
-// heap returns the bytes in use.
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
