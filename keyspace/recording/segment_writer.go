@@ -58,21 +58,18 @@ func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) stri
 	if err := w.writeLine(segmentHeader{segmentVersion, s.At, len(s.Locks)}); err != nil {
 		return nil, err
 	}
-	for i := range s.Locks {
-		if err := w.writeLine(w.text(*s.Locks[i])); err != nil {
+	w.known = make([]knownLock, 0, len(s.Locks))
+	for _, l := range s.Locks {
+		if err := w.writeLine(w.text(*l)); err != nil {
 			return nil, err
 		}
+		w.known = append(w.known, exactly(l))
 	}
-	w.known = make([]knownLock, len(s.Locks))
-	for i := range s.Locks {
-		w.known[i] = exactly(s.Locks[i])
-	}
-	before := w.last
 	w.last = s
 	w.last.Events, w.last.Notices = nil, nil
 	w.servers, w.stateAt = stateOf(s), s.At
 	f := frame{At: s.At, State: &w.servers, Notices: s.Notices}
-	w.addEvents(&f, s.Events, before, nil)
+	w.addEvents(&f, s.Events, keyspace.Snapshot{}, nil)
 	line, err := encodeLine(f)
 	if len(line) > maxLine/2 {
 		f.Events, f.Omitted = nil, len(s.Events)
