@@ -21,7 +21,7 @@ import (
 // the same time: the ID of a problem that is marked as a cause.
 type Cause string
 
-// The causes; [keyspace.Problems] says what each means.
+// The causes; [keyspace.Causes] says what each means.
 const (
 	HolderGone       Cause = "holder-gone"
 	ExpiredConnected Cause = "expired-connected"
