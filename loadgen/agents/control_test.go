@@ -131,8 +131,8 @@ func FuzzAnyPlanIsReadOrRefused(f *testing.F) {
 }
 
 func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
-	h := newHistogram()
-	_ = h.RecordValue(int64(time.Millisecond)) // in its bounds
+	h := hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 2) // as in package loadgen
+	check.NoError(f, h.RecordValue(int64(time.Millisecond)))
 	counts, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	check.NoError(f, err)
 	snapshot := loadgen.Snapshot{

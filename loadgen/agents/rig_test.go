@@ -50,16 +50,15 @@ type rig struct {
 	targets []string // addresses
 	on      loadgen.Servers
 
-	mu     sync.Mutex
-	events map[int][]loadgen.Event // by agent
-	notes  []string                // of all
+	mu    sync.Mutex
+	notes []string // of all
 }
 
 // newRig starts agents on the control server, each with a clock that is off by one of shifts.
 // They end with the test.
 func newRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, control: servertest.ClientForTest(t, control, nil), targets: targets, events: make(map[int][]loadgen.Event)}
+	r := &rig{t: t, control: servertest.ClientForTest(t, control, nil), targets: targets}
 	r.on = r.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -68,7 +67,6 @@ func newRig(t *testing.T, control string, targets []string, shifts ...time.Durat
 			Control: servertest.ClientForTest(t, control, nil),
 			Open:    func(context.Context, Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
 			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
-			Listen:  r.listen,
 			Now:     func() time.Time { return time.Now().Add(shift) },
 		}
 		all.Go(func() {
@@ -108,14 +106,6 @@ func (r *rig) note(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notes = append(r.notes, text)
-}
-
-func (r *rig) listen(_ string, agent int) (func(loadgen.Event), func() error, error) {
-	return func(e loadgen.Event) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.events[agent] = append(r.events[agent], e)
-	}, func() error { return nil }, nil
 }
 
 // start starts a load by n agents.

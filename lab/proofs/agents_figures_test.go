@@ -1,4 +1,4 @@
-package agents
+package proofs
 
 import (
 	"slices"
@@ -26,12 +26,12 @@ func TestTheFiguresOfAgentsAreThoseOfAllTheirEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			compareWithEvents(t, newRig(t, addr(t), []string{addr(t)}, shifts...))
+			compareWithEvents(t, newAgentRig(t, addr(t), []string{addr(t)}, shifts...))
 		})
 	}
 }
 
-func compareWithEvents(t *testing.T, r *rig) {
+func compareWithEvents(t *testing.T, r *agentRig) {
 	const n, enough = 3, 300
 	l := r.start(n, loadgen.Scenario{
 		// Only the waiters behind a long hold lose their patience, also on a slow machine.
@@ -66,13 +66,13 @@ func compareWithEvents(t *testing.T, r *rig) {
 			check.Require(t, e.Client > agent*loadgen.MaxClients && e.Client <= agent*loadgen.MaxClients+s.Part(agent-1, n),
 				"agent %d has client %d", agent, e.Client)
 			for _, c := range []*loadgen.Counts{&own, &sum} {
-				count(c, e.Kind)
+				countEvent(c, e.Kind)
 			}
 			switch e.Kind {
 			case loadgen.Acquired, loadgen.TimedOut:
-				record(t, wait, e.Took)
+				check.NoError(t, wait.RecordValue(int64(e.Took)))
 			case loadgen.Released, loadgen.Expired, loadgen.Lost:
-				record(t, held, e.Took)
+				check.NoError(t, held.RecordValue(int64(e.Took)))
 			}
 		}
 		if of := l.Agents()[agent-1]; of.Metrics.Counts != own || !of.Stopped || of.Lost || of.Clients != s.Part(agent-1, n) {
@@ -109,8 +109,8 @@ func compareWithEvents(t *testing.T, r *rig) {
 	r.checkNoKeys()
 }
 
-// count counts an event in the counts of a run.
-func count(c *loadgen.Counts, kind loadgen.EventKind) {
+// countEvent counts an event in the counts of a run.
+func countEvent(c *loadgen.Counts, kind loadgen.EventKind) {
 	of := map[loadgen.EventKind]*int64{
 		loadgen.Arrived: &c.Arrivals, loadgen.Acquired: &c.Acquired, loadgen.TimedOut: &c.TimedOut, loadgen.Refused: &c.Refused, loadgen.Failed: &c.Errors,
 		loadgen.Released: &c.Released, loadgen.Expired: &c.Expired, loadgen.Lost: &c.Lost, loadgen.Abandoned: &c.Abandoned,
@@ -123,8 +123,4 @@ func count(c *loadgen.Counts, kind loadgen.EventKind) {
 // newHistogram returns a histogram with the bounds that package loadgen documents.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 2)
-}
-
-func record(t *testing.T, h *hdrhistogram.Histogram, d time.Duration) {
-	check.NoError(t, h.RecordValue(int64(d)))
 }
