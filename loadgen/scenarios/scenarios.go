@@ -1,5 +1,5 @@
 // Package scenarios contains the ready-made scenarios. Each shows one effect within
-// seconds, and expects it in its metrics; the tests of package loadgen run them all.
+// seconds, and expects it in its metrics; lab/proofs runs them all.
 package scenarios
 
 import (
