@@ -2,94 +2,77 @@ package widget
 
 import (
 	"math"
+	"reflect"
 	"strings"
 )
 
-// Glyphs is a set of characters to draw with. Each glyph is one cell wide.
+// Glyphs is a set of characters to draw with. Each glyph is one cell wide. The tags have the glyphs of the sets by their
+// names.
 type Glyphs struct {
-	Ellipsis  string    // replaces omitted text
-	Rule      string    // horizontal line
-	Across    [9]string // from empty to full, filled from the left
-	Upward    [9]string // from empty to full, filled from below
-	Cursor    string    // selected row
-	Thumb     string    // thumb of a scroll bar
-	Up, Down  string    // directions
-	Dot       string    // full
-	Ring      string    // empty
-	Half      string    // shared
-	Diamond   string
-	Dotted    string // expected
-	Alert     string
-	Cross     string
-	Play      string // playing
-	Paused    string // paused
-	Check     string
-	Frozen    string // client that does not run
-	CutOff    string // client without a connection
-	Shared    string // fill of shared holds
-	Dead      string // sign of a dead client
-	Contended string // fill of holds while others wait
-	Dashed    string // fill of a free lock with waiters
-	Clash     string // fill of overlapping holds
-	Behind    string // fill of a highlighted time
-	Between   string // separator in a line
-	Point     string // at rest
-	None      string // no value
-	Times     string
-	AtLeast   string              // prefix of a lower bound
-	AtMost    string              // prefix of an upper bound
-	Spell     func(string) string // replaces arrows and the like; nil leaves them
+	Ellipsis  string    `block:"…" ascii:"~"`                 // replaces omitted text
+	Rule      string    `block:"─" ascii:"-"`                 // horizontal line
+	Across    [9]string `block:" ▏▎▍▌▋▊▉█" ascii:"    ---=#"` // from empty to full, filled from the left
+	Upward    [9]string `block:" ▁▂▃▄▅▆▇█" ascii:" ...::||#"` // from empty to full, filled from below
+	Cursor    string    `block:"▌" ascii:">"`                 // selected row
+	Thumb     string    `block:"▐" ascii:"|"`                 // thumb of a scroll bar
+	Up        string    `block:"▲" ascii:"^"`                 // directions
+	Down      string    `block:"▼" ascii:"v"`                 // directions
+	Dot       string    `block:"●" ascii:"*"`                 // full
+	Ring      string    `block:"○" ascii:"o"`                 // empty
+	Half      string    `block:"◐" ascii:"%"`                 // shared
+	Diamond   string    `block:"◆" ascii:"#"`
+	Dotted    string    `block:"◌" ascii:"."` // expected
+	Alert     string    `block:"▲" ascii:"!"`
+	Cross     string    `block:"✗" ascii:"x"`
+	Play      string    `block:"▶" ascii:">"` // playing
+	Paused    string    `block:"‖" ascii:"="` // paused
+	Check     string    `block:"✓" ascii:"+"`
+	Frozen    string    `block:"◇" ascii:"="` // client that does not run
+	CutOff    string    `block:"⊘" ascii:"/"` // client without a connection
+	Shared    string    `block:"▒" ascii:"%"` // fill of shared holds
+	Dead      string    `block:"✝" ascii:"+"` // sign of a dead client
+	Contended string    `block:"▓" ascii:"&"` // fill of holds while others wait
+	Dashed    string    `block:"┄" ascii:"."` // fill of a free lock with waiters
+	Clash     string    `block:"!" ascii:"!"` // fill of overlapping holds
+	Behind    string    `block:"░" ascii:":"` // fill of a highlighted time
+	Between   string    `block:"·" ascii:"|"` // separator in a line
+	Point     string    `block:"·" ascii:"."` // at rest
+	None      string    `block:"–" ascii:"-"` // no value
+	Times     string    `block:"×" ascii:"x"`
+	AtLeast   string    `block:"≥" ascii:">"` // prefix of a lower bound
+	AtMost    string    `block:"≤" ascii:"<"` // prefix of an upper bound
+	Spell     bool      `ascii:"yes"`         // write arrows and the like in ASCII
 }
+
+// spelled has what a set with Spell writes instead of arrows and the like.
+var spelled = strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..")
 
 // Word returns text with arrows and similar characters replaced for this set.
 func (g Glyphs) Word(text string) string {
-	if g.Spell == nil {
-		return text
+	if g.Spell {
+		return spelled.Replace(text)
 	}
-	return g.Spell(text)
+	return text
 }
 
 // The glyphs of both sets, in blocks and in ASCII.
-var blocks, plain = glyphsOf(0), glyphsOf(1)
+var blocks, plain = glyphsOf("block"), glyphsOf("ascii")
 
-// glyphsOf returns set n.
-func glyphsOf(n int) Glyphs {
-	type set [2]string
-	return Glyphs{
-		Ellipsis:  set{"…", "~"}[n],
-		Rule:      set{"─", "-"}[n],
-		Across:    [2][9]string{{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"}, {" ", " ", " ", " ", "-", "-", "-", "=", "#"}}[n],
-		Upward:    [2][9]string{{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, {" ", ".", ".", ".", ":", ":", "|", "|", "#"}}[n],
-		Cursor:    set{"▌", ">"}[n],
-		Thumb:     set{"▐", "|"}[n],
-		Up:        set{"▲", "^"}[n],
-		Down:      set{"▼", "v"}[n],
-		Dot:       set{"●", "*"}[n],
-		Ring:      set{"○", "o"}[n],
-		Half:      set{"◐", "%"}[n],
-		Diamond:   set{"◆", "#"}[n],
-		Dotted:    set{"◌", "."}[n],
-		Alert:     set{"▲", "!"}[n],
-		Cross:     set{"✗", "x"}[n],
-		Play:      set{"▶", ">"}[n],
-		Paused:    set{"‖", "="}[n],
-		Check:     set{"✓", "+"}[n],
-		Frozen:    set{"◇", "="}[n],
-		CutOff:    set{"⊘", "/"}[n],
-		Shared:    set{"▒", "%"}[n],
-		Dead:      set{"✝", "+"}[n],
-		Contended: set{"▓", "&"}[n],
-		Dashed:    set{"┄", "."}[n],
-		Clash:     set{"!", "!"}[n],
-		Behind:    set{"░", ":"}[n],
-		Between:   set{"·", "|"}[n],
-		Point:     set{"·", "."}[n],
-		None:      set{"–", "-"}[n],
-		Times:     set{"×", "x"}[n],
-		AtLeast:   set{"≥", ">"}[n],
-		AtMost:    set{"≤", "<"}[n],
-		Spell:     [2]func(string) string{nil, strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace}[n],
+// glyphsOf returns a set by its name in the tags.
+func glyphsOf(name string) (g Glyphs) {
+	fields := reflect.ValueOf(&g).Elem()
+	for i := range fields.NumField() {
+		glyphs := fields.Type().Field(i).Tag.Get(name)
+		switch to := fields.Field(i).Addr().Interface().(type) {
+		case *string:
+			*to = glyphs
+		case *[9]string:
+			copy(to[:], strings.Split(glyphs, ""))
+		case *bool:
+			*to = glyphs != ""
+		}
 	}
+	return g
 }
 
 // Blocks returns glyphs that every Unicode terminal has.
