@@ -134,7 +134,7 @@ func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error
 	}
 	own.connection = c
 	if own.refusal(c, may) == nil {
-		w.Loader = own
+		w.Loader = own.Open
 		w.Scenes = own.scenes(c)
 		for _, node := range nodes(c, c.Redlock) {
 			if addr, _, err := node.Server(); err == nil && len(c.Redlock) > 0 {
@@ -156,12 +156,12 @@ func (r *screenRun) show(ctx context.Context, w tui.Config) error {
 	r.look.applyTo(&w)
 	w.Keys, w.Commands = r.look.configured.Keys, rowCommands(r.look.configured)
 	w.Input, w.Output = r.in, r.out
-	w.Clipboard, w.Frames, w.Runner = clipboard{r.out}, frameSaver{}, programs{r.program}
+	w.Clipboard, w.Frames, w.Runner = clipboard{r.out}.Copy, saveFrame, programs{r.program}.Command
 	if w.Formats == nil {
 		w.Formats = formats.All()
 	}
 	if r.look.notify {
-		w.Notifier = notifier{r.out}
+		w.Notifier = notifier{r.out}.Notify
 	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
@@ -259,9 +259,9 @@ func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, 
 		return tui.Config{}, err
 	}
 	w := tui.Config{
-		Source: s.selected(source), Store: &rawReader{selection: &s, client: t.ClientOf},
+		Source: s.selected(source), Store: (&rawReader{selection: &s, client: t.ClientOf}).Stored,
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
-		Title: t.Title, Connector: g, RedisCLI: t.RedisCLI(),
+		Title: t.Title, Connector: g.Connect, RedisCLI: t.RedisCLI(),
 		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
 	}
 	if g.writeFlags.write {
@@ -321,12 +321,9 @@ func loadBuffer(text string) error {
 	return cmd.Run()
 }
 
-// frameSaver saves frames and scenarios in the current folder.
-type frameSaver struct{}
-
-// Save writes a new file named after the time. Only its owner can read the file,
-// because a frame may show secrets.
-func (frameSaver) Save(name string, data []byte) (string, error) {
+// saveFrame implements [tui.FrameSaver]: it writes a new file in the current folder, named after the
+// time. Only its owner can read the file, because a frame may show secrets.
+func saveFrame(name string, data []byte) (string, error) {
 	stamp := time.Now().Format("20060102-150405")
 	for n := range 100 {
 		mark := ""

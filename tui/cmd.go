@@ -58,7 +58,7 @@ func sumWaiting(compute func() waiting, jump int) tea.Cmd {
 // connect requests another target.
 func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	return guarded(func() tea.Msg {
-		w, err := g.Connect(ctx, v)
+		w, err := g(ctx, v)
 		return answer(func(a *app) { a.onConnected(v, w, err) })
 	})
 }
@@ -67,7 +67,7 @@ func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		at := time.Now()
-		items, err := store.Stored(ctx, l)
+		items, err := store(ctx, l)
 		return answer(func(a *app) { a.raw.onAnswer(l.ID(), at, items, err) })
 	})
 }
@@ -117,7 +117,7 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 // beginLoad opens a load on the current server, and starts it.
 func beginLoad(ctx context.Context, l Loader) tea.Cmd {
 	return guarded(func() tea.Msg {
-		load, err := l.Open(ctx)
+		load, err := l(ctx)
 		return reply(func(a *app) tea.Cmd {
 			if err != nil {
 				a.rejectStart(widget.Plain(err.Error()))
@@ -218,13 +218,13 @@ func (a *app) recheck(b Executor, r acted) tea.Cmd {
 	})
 }
 
-func copyText(to Clipboard, what, text string) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to.Copy(text)} })
+func copyText(to func(string) error, what, text string) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to(text)} })
 }
 
 func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	return guarded(func() tea.Msg {
-		where, err := to.Save(name, data())
+		where, err := to(name, data())
 		return doneMsg{"saved as " + widget.Plain(where), err}
 	})
 }
@@ -232,7 +232,7 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 // sendNotice notifies the user. Only a failure is reported.
 func sendNotice(to Notifier, text string) tea.Cmd {
 	return guarded(func() tea.Msg {
-		if err := to.Notify(text); err != nil {
+		if err := to(text); err != nil {
 			return doneMsg{err: err}
 		}
 		return nil
@@ -241,7 +241,7 @@ func sendNotice(to Notifier, text string) tea.Cmd {
 
 // runProgram runs a program of the user in place of the screen.
 func runProgram(ctx context.Context, r Runner, name string, args []string) tea.Cmd {
-	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg {
+	return tea.Exec(r(ctx, args), func(err error) tea.Msg {
 		return reply(func(a *app) tea.Cmd { return a.onProgram(name, err) })
 	})
 }

@@ -38,6 +38,8 @@ type driver struct {
 	msgs    chan tea.Msg
 	pressed map[pageSet]map[string]bool
 	checked string // the last frame that has its shape
+	copied  string // the last text in the clipboard
+	saved   []byte // the last file
 
 	quit, suspended bool
 }
@@ -58,7 +60,10 @@ func driveNew(t *testing.T, open func(t *testing.T) Config, play func(d *driver)
 			stop()
 			time.Sleep(tickInterval)
 		}()
-		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[pageSet]map[string]bool{}}
+		d := &driver{t: t, msgs: make(chan tea.Msg, 100), pressed: map[pageSet]map[string]bool{}}
+		w.Clipboard = func(text string) error { d.copied = text; return nil }
+		w.Frames = func(name string, data []byte) (string, error) { d.saved = data; return "/tmp/" + name, nil }
+		d.app = newApp(ctx, w)
 		d.run(d.app.Init())
 		d.size(100, 30).wait(tickInterval)
 		play(d)
@@ -538,40 +543,18 @@ func loadConfig() (Config, *fakeLoad) {
 func testConfig() Config {
 	return Config{
 		Source: sampleServer(), Load: runningLoad(), Title: "redis://127.0.0.1:6379/0",
-		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{},
-		Store: storeFunc(storedHash), Formats: actionFormats(),
+		Store: storedHash, Formats: actionFormats(),
 	}
 }
 
-// storeFunc makes a Store of a function.
-type storeFunc func(keyspace.Lock) ([]RawEntry, error)
-
-func (f storeFunc) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) { return f(l) }
-
 // storedHash stores a hash and a queue under every key.
-func storedHash(l keyspace.Lock) ([]RawEntry, error) {
+func storedHash(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
 		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
 	}
 	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, nil
-}
-
-// fakeClipboard records what is copied and saved.
-type fakeClipboard struct {
-	copied, name string
-	data         []byte
-}
-
-func (p *fakeClipboard) Copy(text string) error {
-	p.copied = text
-	return nil
-}
-
-func (p *fakeClipboard) Save(name string, data []byte) (string, error) {
-	p.name, p.data = name, data
-	return "/tmp/" + name, nil
 }
 
 // A terminal that is gone answers as a file that is none.

@@ -79,7 +79,7 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 	if l.Endless() {
 		m.choices = append(m.choices, a.copyAction("d", "command that sets a deadline", keyspace.Expire, l))
 	}
-	if wake := a.config.wakeCommand(l, a.clock()); wake != "" {
+	if wake := keyspace.WakeCommand(a.config.Formats, l, a.clock(), a.config.RedisCLI...); wake != "" {
 		m.choices = append(m.choices, a.copyOf("w", "command that wakes the next waiter", wake, ""))
 	}
 	return m
@@ -97,12 +97,6 @@ func (a *app) copyAction(key, label string, act keyspace.Action, l keyspace.Lock
 			copyText(a.config.Clipboard, label, ": 'only for this hold; its holder is not stopped: it keeps working'\n"+command)
 	}
 	return c
-}
-
-// wakeCommand returns a shell command that wakes the next waiter of a free lock; "" if there
-// is none.
-func (w *Config) wakeCommand(l keyspace.Lock, now time.Time) string {
-	return keyspace.WakeCommand(w.Formats, l, now, w.RedisCLI...)
 }
 
 // eventCopyMenu returns the menu of texts to copy from an event. It has no command: the lock may have changed since.

@@ -57,7 +57,7 @@ func keyTests() []keyTest {
 		{onLocks, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
-			check.Equal(d.t, d.app.config.Clipboard.(*fakeClipboard).copied, "cron-2", "copied")
+			check.Equal(d.t, d.copied, "cron-2", "copied")
 		}},
 		{onLocks, "+", func(d *driver) {
 			d.press("-", "+").want("refresh every 250 ms").press("+").want("already at the limit")
@@ -120,7 +120,7 @@ func keyTests() []keyTest {
 		{onLoad, "b", func(d *driver) { d.press("b").want("no scenes here") }},
 		{onLoad, "w", func(d *driver) {
 			d.press("w").want("saved as /tmp/scenario.yaml")
-			s, err := loadgen.Parse(d.app.config.Frames.(*fakeClipboard).data)
+			s, err := loadgen.Parse(d.saved)
 			check.True(d.t, err == nil && s.Name == "hot-key" && s.Clients == 20, "what was written is %+v, %v", s, err)
 		}},
 		{onLoad, "right", func(d *driver) { d.press("right").wait(tickInterval).want("← reentrant →") }},
@@ -529,9 +529,8 @@ func everywhereKeyTests() []keyTest {
 		})
 		tell(at, "ctrl+s", func(d *driver) {
 			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
-			kept := d.app.config.Frames.(*fakeClipboard)
-			check.True(d.t, strings.Contains(string(kept.data), uniqueWord[at]) && !strings.Contains(string(kept.data), "save this frame"),
-				"what was saved is not the frame:\n%s", kept.data)
+			check.True(d.t, strings.Contains(string(d.saved), uniqueWord[at]) && !strings.Contains(string(d.saved), "save this frame"),
+				"what was saved is not the frame:\n%s", d.saved)
 		})
 		tell(at, "esc", func(d *driver) { d.press(" ", "esc").wantNot("PAUSED 00:01") })
 	}
@@ -542,14 +541,6 @@ func TestPrivacyReplacesTheLongerOfTwoNamesFirst(t *testing.T) {
 	m := redactions{"10.0.0.1:6379": "node-a", "": "nobody", "10.0.0.1:63790": "node-b"}
 	got, want := m.apply("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"
 	check.True(t, got == want, "got %q, want %q", got, want)
-}
-
-// fakeRunner records the programs that it runs.
-type fakeRunner struct{ ran [][]string }
-
-func (r *fakeRunner) Command(_ context.Context, args []string) tea.ExecCommand {
-	r.ran = append(r.ran, args)
-	return nil
 }
 
 // Footer, help, notices and remedies name a key of the configuration, and only that key works.
@@ -616,8 +607,9 @@ func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 		{Key: "plain", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Depth: 1}}},
 		{Key: "--all", Format: "f", Holders: []keyspace.Holder{{ID: "-rf", Depth: 1}}},
 	}}
-	runner := &fakeRunner{}
-	w := Config{Source: server, Runner: runner, Commands: []RowCommand{
+	var ran [][]string
+	run := func(_ context.Context, args []string) tea.ExecCommand { ran = append(ran, args); return nil }
+	w := Config{Source: server, Runner: run, Commands: []RowCommand{
 		{"K", "all", []string{"p", "-n", "{key}", "x={owner}", "{token}", "{host}", "{pid}", "{client}", "{format}", "{node}", "{db}"}},
 		{"alt+k", "key", []string{"p", "{key}"}},
 		{"ctrl+k", "flag", []string{"p", "--name={key}"}},
@@ -626,12 +618,12 @@ func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(140, 30).want("K all", "^K flag").press(":").enter("lock a; rm -rf $HOME").press("enter", "K")
 		want := []string{"p", "-n", "a; rm -rf $HOME", "x=web-1.prod:4711", "tok", "web-1.prod", "4711", "10.0.0.9:5000", "f", "10.0.0.1:6379", "2"}
-		check.True(t, len(runner.ran) == 1 && slices.Equal(runner.ran[0], want), "ran %q, want %q", runner.ran, want)
+		check.True(t, len(ran) == 1 && slices.Equal(ran[0], want), "ran %q, want %q", ran, want)
 		d.press(":").enter("lock plain").press("enter", "K").want("all: this lock has no {host}")
 		d.press(":").enter("lock --all").press("enter", "alt+k").want("key: the value of {key} begins with - and would be a flag")
-		check.True(t, len(runner.ran) == 1, "it ran %q", runner.ran[1:])
+		check.True(t, len(ran) == 1, "it ran %q", ran[1:])
 		d.press("ctrl+k")
-		check.True(t, len(runner.ran) == 2 && runner.ran[1][1] == "--name=--all", "ran %q", runner.ran)
+		check.True(t, len(ran) == 2 && ran[1][1] == "--name=--all", "ran %q", ran)
 		d.deliver(reply(func(a *app) tea.Cmd { return a.onProgram("flag", errors.New("exit status 1")) }))
 		d.want("flag: exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
 	})

@@ -343,28 +343,15 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 	})
 }
 
-// fakeLoader is a Loader that returns a given load or error.
-type fakeLoader struct {
-	load *fakeLoad
-	err  error
-}
-
-func (o *fakeLoader) Open(context.Context) (Load, error) {
-	if o.err != nil {
-		return nil, o.err
-	}
-	return o.load, nil
-}
-
 func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
 	w := testConfig()
-	w.Load, w.Loader = nil, &fakeLoader{load: &fakeLoad{}}
+	w.Load, w.Loader = nil, func(context.Context) (Load, error) { return &fakeLoad{}, nil }
 	drive(t, w, func(d *driver) {
 		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s on the Load page starts some")
 		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
 		d.press("s", "y").wait(tickInterval).want("settings", "READ-ONLY + LOAD", "running")
 	})
-	w.Loader = &fakeLoader{err: errors.New("10.0.0.7 is not on this machine")}
+	w.Loader = func(context.Context) (Load, error) { return nil, errors.New("10.0.0.7 is not on this machine") }
 	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })
 }
 

@@ -121,7 +121,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if s.privacy.on || len(s.config.Formats) == 0 {
 		return nil
 	}
-	if wake := s.config.wakeCommand(p.last, s.clock()); wake != "" {
+	if wake := keyspace.WakeCommand(s.config.Formats, p.last, s.clock(), s.config.RedisCLI...); wake != "" {
 		return append([]string{s.ruleOf(w, "command to wake the next waiter", s.keymap.named("{copy} to copy"))}, s.wrapAnywhere(w, margin, s.screen.theme.text, wake)...)
 	}
 	if len(p.last.Holders) == 0 {

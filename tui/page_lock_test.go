@@ -148,7 +148,7 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 		d.size(140, 40).wantLine("▲ chain:1", "svc-c:1", " 10.0.3.17:51622 ").wantLine("chain:2", " ? ")
 		d.press("/").enter("chain:1").press("enter").wait(tickInterval)
 		d.press("y").want("p  process").press("p")
-		check.Equal(t, d.app.config.Clipboard.(*fakeClipboard).copied, ": 'on 10.0.3.17'; ss -tnpH 'sport = :51622'", "copied")
+		check.Equal(t, d.copied, ": 'on 10.0.3.17'; ss -tnpH 'sport = :51622'", "copied")
 		d.press("enter").wait(time.Second)
 		lists(1)
 		for _, size := range [][2]int{{80, 24}, {140, 40}} {
@@ -210,7 +210,9 @@ func TestTheLockPageShowsWhatIsStored(t *testing.T) {
 		d.wantNot("waiter-12").press("p").wantNot("stored as", "holder = 3")
 	})
 	w := testConfig()
-	w.Store = storeFunc(func(keyspace.Lock) ([]RawEntry, error) { return nil, errors.New("read keys: \x1b[31mNOPERM") })
+	w.Store = func(context.Context, keyspace.Lock) ([]RawEntry, error) {
+		return nil, errors.New("read keys: \x1b[31mNOPERM")
+	}
 	drive(t, w, func(d *driver) { d.size(100, 60).press("enter").wait(tickInterval).want(`read keys: \x1b[31mNOPERM`) })
 }
 
@@ -258,42 +260,33 @@ func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 	})
 }
 
-// fakeConnector connects to another server, and records the request.
-type fakeConnector struct {
-	asked []Target
-	to    Config
-	err   error
-}
-
 func TestTheTargetCanBeChanged(t *testing.T) {
-	g := &fakeConnector{to: Config{Source: holding(mutex("other", "x", time.Minute)), Title: "redis://127.0.0.1:6379/3"}}
+	var asked []Target
+	var refused error
 	w := testConfig()
-	w.Connector = g
+	w.Connector = func(_ context.Context, v Target) (Config, error) {
+		asked = append(asked, v)
+		return Config{Source: holding(mutex("other", "x", time.Minute)), Title: "redis://127.0.0.1:6379/3"}, refused
+	}
 	drive(t, w, func(d *driver) {
 		d.size(160, 45).press("t", ":").enter("db 3").press("enter").wait(2*tickInterval).want("1 lock ", "other", "6379/3").wantNot("nightly", "tagged")
 		d.press(":").enter("match other*").press("enter").wait(tickInterval).want("other")
-		check.True(t, len(g.asked) == 2 && g.asked[0] == (Target{DB: "3"}) && g.asked[1] == (Target{Match: "other*"}),
-			"asked for %+v", g.asked)
+		check.DeepEqual(t, asked, []Target{{DB: "3"}, {Match: "other*"}}, "asked for")
 		d.press(":").enter("db three").press("enter").want("a number from 0 on, or all")
-		g.err = errors.New("no database 99")
+		refused = errors.New("no database 99")
 		d.press(":").enter("db 99").press("enter").wait(tickInterval).want("no database 99", "other")
 	})
 	drive(t, testConfig(), func(d *driver) { d.press(":").enter("db 3").press("enter").want("cannot be changed") })
 }
 
-func (g *fakeConnector) Connect(_ context.Context, v Target) (Config, error) {
-	g.asked = append(g.asked, v)
-	return g.to, g.err
-}
-
 // countingStore counts the reads. empty is the number of the read that finds no key, from 1.
 func countingStore(reads *int, empty int) Store {
-	return storeFunc(func(l keyspace.Lock) ([]RawEntry, error) {
+	return func(ctx context.Context, l keyspace.Lock) ([]RawEntry, error) {
 		if *reads++; *reads == empty {
 			return nil, nil
 		}
-		return storedHash(l)
-	})
+		return storedHash(ctx, l)
+	}
 }
 
 // The screen shows the command exactly as it copies it: backslashes of a key
@@ -309,7 +302,7 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("r")
 		d.want("copied the command that releases it", "its holder (me) will still believe").press("q")
-		warning, copied, _ := strings.Cut(w.Clipboard.(*fakeClipboard).copied, "\n")
+		warning, copied, _ := strings.Cut(d.copied, "\n")
 		check.True(t, strings.HasPrefix(warning, ": 'only for this hold;") && copied == line, "copied %s\n%s", warning, copied)
 		d.press("x", "r").want("still believe", line).press("enter")
 		d.press("enter").want("command for an exact release, only of this hold", line)
@@ -320,9 +313,9 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 // different TTLs for longer than that.
 func TestTheStoredValueFollowsARenewal(t *testing.T) {
 	v := holding(mutex("a", "x", 14*time.Second))
-	store := storeFunc(func(l keyspace.Lock) ([]RawEntry, error) {
+	store := func(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 		return []RawEntry{{l.Node, keyspace.Entry{Key: l.Key, Type: "hash", Expires: v.locks[0].Expires}}}, nil
-	})
+	}
 	drive(t, Config{Source: v, Store: store, Every: tickInterval}, func(d *driver) {
 		d.size(100, 60).press("enter").wait(2*tickInterval).want("stored as", "read 0.", " s ago").wantNot("─ now ─ ")
 		for range 8 {

@@ -114,7 +114,6 @@ func TestAnEventCanBeCopied(t *testing.T) {
 	l := mutex("a", "thief-1", time.Minute)
 	events := []keyspace.Event{{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second}}
 	w := testConfig()
-	clipboard := w.Clipboard.(*fakeClipboard)
 	w.Source = holding(l).watched(keyspace.Push, &events)
 	drive(t, w, func(d *driver) {
 		d.size(120, 30).wait(time.Second).press("6", "j")
@@ -125,7 +124,7 @@ func TestAnEventCanBeCopied(t *testing.T) {
 			"k": "a", "c": "victim-1", "e": "2000-01-01T00:00:00.000Z stolen a victim-1 taken by thief-1 · held for 1.0 s",
 		} {
 			d.press("y", key).wait(tickInterval)
-			check.True(t, clipboard.copied == want, "y %s copied %q, want %q", key, clipboard.copied, want)
+			check.Equal(t, d.copied, want, "what y "+key+" copied")
 		}
 	})
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) { d.press("6", "y").want("no lock to copy from") })

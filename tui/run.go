@@ -38,13 +38,13 @@ type Config struct {
 	Writer     Writer             // nil if :write cannot change that
 	Production bool               // require the lock's name before an action, and ask before a rescan
 	Rescan     func()             // scans all keys again, without a limit; nil if that is impossible
-	Clipboard  Clipboard          // nil if there is none
+	Clipboard  func(string) error // receives copied text; nil if there is none
 	Frames     FrameSaver         // nil disables saving
 	Player     Player             // nil in a live view
 	Keys       map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
 	Commands   []RowCommand       // commands on a lock
 	Runner     Runner             // nil only if there are no Commands
-	Notifier   Notifier           // nil if the user is not notified
+	Notifier   Notifier           // nil if the user is never notified
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
@@ -245,11 +245,8 @@ type AgentLoad interface {
 	Witness() *witness.Results    // nil if there is no witness
 }
 
-// Loader opens a load on the current server after the user has confirmed it. A nil Loader means
-// that no load is possible.
-type Loader interface {
-	Open(context.Context) (Load, error)
-}
+// Loader opens a load on the current server after the user has confirmed it.
+type Loader func(context.Context) (Load, error)
 
 // Executor changes locks of other clients. It changes a lock only if the lock is unchanged since
 // the snapshot, and audits every change. With a nil Executor, the screen is read-only.
@@ -264,12 +261,9 @@ type Executor interface {
 // Writer switches whether the screen may act, and returns its Executor from then on.
 type Writer func(ctx context.Context, on bool) (Executor, error)
 
-// Connector connects to other locks of the same servers. With a nil Connector, the target
-// cannot be changed.
-type Connector interface {
-	// Connect returns the Config for a target. It invalidates the sources in earlier Configs.
-	Connect(context.Context, Target) (Config, error)
-}
+// Connector connects to other locks of the same servers, and returns the Config for them. It
+// invalidates the sources in earlier Configs.
+type Connector func(context.Context, Target) (Config, error)
 
 // Target selects locks. An empty field keeps its value.
 type Target struct {
@@ -277,12 +271,9 @@ type Target struct {
 	Match string // a glob for keys; * matches all
 }
 
-// Store reads the raw values of locks. With a nil Store, the screen does not show them.
-type Store interface {
-	// Stored returns the existing keys of a lock from its servers, the lock's own key first.
-	// It cuts long values.
-	Stored(context.Context, keyspace.Lock) ([]RawEntry, error)
-}
+// Store returns the existing keys of a lock from its servers, the lock's own key first. It cuts
+// long values.
+type Store func(context.Context, keyspace.Lock) ([]RawEntry, error)
 
 // Finder finds the clients that hold locks. With a nil Finder, the screen does not look for
 // them.
@@ -301,29 +292,17 @@ type RawEntry struct {
 	Entry keyspace.Entry
 }
 
-// Runner runs programs of the user in the terminal, in place of the screen.
-type Runner interface {
-	// Command returns the run of a program with its arguments. It ends with ctx.
-	Command(ctx context.Context, args []string) tea.ExecCommand
-}
+// Runner returns the run of a program of the user, with its arguments, in the terminal in place of
+// the screen. The run ends with ctx.
+type Runner func(ctx context.Context, args []string) tea.ExecCommand
 
-// Notifier draws the user's attention to a terminal that is not in focus. With a nil Notifier, the
-// screen never does.
-type Notifier interface {
-	Notify(text string) error // of one line, without control characters
-}
+// Notifier draws the user's attention to a terminal that is not in focus, by a text of one line
+// without control characters.
+type Notifier func(text string) error
 
-// Clipboard receives copied text. Nil means that there is no clipboard.
-type Clipboard interface {
-	Copy(text string) error
-}
-
-// FrameSaver saves files for the user. With a nil FrameSaver, saving is disabled.
-type FrameSaver interface {
-	// Save writes a new file and returns its path. It never overwrites a file: it derives a
-	// unique name from name, such as "frame.svg", and keeps the extension.
-	Save(name string, data []byte) (where string, err error)
-}
+// FrameSaver writes a new file for the user and returns its path. It never overwrites a file: it
+// derives a unique name from name, such as "frame.svg", and keeps the extension.
+type FrameSaver func(name string, data []byte) (where string, err error)
 
 // Player controls the playback of a recording, which is also the Source. All methods are safe
 // for concurrent use. A nil Player means a live view.

@@ -218,13 +218,10 @@ func TestTheOutputToATerminalIsATerminalFile(t *testing.T) {
 	check.False(t, past, "bubbletea can write past us")
 }
 
-// fakeNotifier records the notices.
-type fakeNotifier struct{ texts []string }
+// notices are the notices that the screen has sent.
+type notices []string
 
-func (n *fakeNotifier) Notify(text string) error {
-	n.texts = append(n.texts, text)
-	return nil
-}
+func (n *notices) send(text string) error { *n = append(*n, text); return nil }
 
 // endless returns locks that are held without a deadline.
 func endless(keys ...string) []keyspace.Lock {
@@ -236,20 +233,20 @@ func endless(keys ...string) []keyspace.Lock {
 // A notice is for a critical finding that is new and that the user cannot see.
 func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 	server := &fakeServer{locks: endless("old")}
-	to := &fakeNotifier{}
+	var to notices
 	add := func(d *driver, keys ...string) {
 		server.locks = append(slices.Clone(server.locks), endless(keys...)...)
 		d.wait(alarmPause / 2)
 	}
-	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
+	drive(t, Config{Source: server, Notifier: to.send}, func(d *driver) {
 		d.deliver(tea.FocusMsg{})
 		add(d, "seen")
 		d.deliver(tea.BlurMsg{})
 		d.wait(alarmPause)
-		check.Require(t, len(to.texts) == 0, "notices of what was there, or in focus: %q", to.texts)
+		check.Require(t, len(to) == 0, "notices of what was there, or in focus: %q", to)
 		add(d, "a\x1b]0;x\a", "b")
-		if len(to.texts) != 1 || !strings.HasPrefix(to.texts[0], `a\x1b]0;x\a: Held without a deadline`) && !strings.HasPrefix(to.texts[0], `a\x1b]0;x\x07: Held without a deadline`) || !strings.HasSuffix(to.texts[0], "(and 1 more)") {
-			t.Fatalf("notices: %q", to.texts)
+		if len(to) != 1 || !strings.HasPrefix(to[0], `a\x1b]0;x\a: Held without a deadline`) && !strings.HasPrefix(to[0], `a\x1b]0;x\x07: Held without a deadline`) || !strings.HasSuffix(to[0], "(and 1 more)") {
+			t.Fatalf("notices: %q", to)
 		}
 	})
 	drive(t, Config{Source: server}, func(d *driver) { add(d, "off") })
@@ -258,13 +255,13 @@ func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 // Two notices are at least 10 s apart. A finding that was gone in between is new again, one that is
 // not critical is no notice, and privacy hides the names.
 func TestNoticesAreApart(t *testing.T) {
-	server, to := &fakeServer{}, &fakeNotifier{}
-	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
+	server, to := &fakeServer{}, notices{}
+	drive(t, Config{Source: server, Notifier: to.send}, func(d *driver) {
 		show := func(notices int, locks ...keyspace.Lock) {
 			t.Helper()
 			server.locks = locks
 			d.wait(2 * time.Second)
-			check.True(t, len(to.texts) == notices, "%d notices, want %d: %q", len(to.texts), notices, to.texts)
+			check.True(t, len(to) == notices, "%d notices, want %d: %q", len(to), notices, to)
 		}
 		show(0)
 		show(1, endless("a", "b")...)
@@ -272,23 +269,23 @@ func TestNoticesAreApart(t *testing.T) {
 		show(1, endless("a", "b", "c")...)
 		d.wait(alarmPause)
 		show(2, endless("a", "b", "c")...)
-		check.True(t, strings.HasSuffix(to.texts[1], "(and 1 more)"), "the second notice is %q", to.texts[1])
+		check.True(t, strings.HasSuffix(to[1], "(and 1 more)"), "the second notice is %q", to[1])
 		d.wait(alarmPause)
 		waited := mutex("w", "worker", time.Hour)
 		waited.Waiters = []keyspace.Waiter{{ID: "waiter", Since: before(5 * time.Second)}}
 		show(2, waited)
 		d.want("▲ w").press("p")
 		show(3, endless("secret")...)
-		check.False(t, strings.Contains(to.texts[2], "secret"), "privacy shows %q", to.texts[2])
+		check.False(t, strings.Contains(to[2], "secret"), "privacy shows %q", to[2])
 		d.wait(alarmPause)
 		const ann, bob = "0f6a2b1c-1111-4222-8333-0123456789ab:7", "8743c9c0-1111-4222-8333-0123456789ab:9"
 		first, second := mutex("one", ann, time.Hour), mutex("two", bob, time.Hour) // a finding whose text has names
 		first.Waiters = []keyspace.Waiter{{ID: bob, Since: after(40 * time.Second)}}
 		second.Waiters = []keyspace.Waiter{{ID: ann, Since: after(40 * time.Second)}}
 		show(4, first, second)
-		check.Contains(t, to.texts[3], "eadlock")
-		check.False(t, slices.ContainsFunc([]string{ann, bob, "two"}, func(name string) bool { return strings.Contains(to.texts[3], name) }),
-			"privacy shows %q", to.texts[3])
+		check.Contains(t, to[3], "eadlock")
+		check.False(t, slices.ContainsFunc([]string{ann, bob, "two"}, func(name string) bool { return strings.Contains(to[3], name) }),
+			"privacy shows %q", to[3])
 	})
 }
 
@@ -303,13 +300,13 @@ func TestAPlaybackSendsNoNotices(t *testing.T) {
 			check.NoError(t, w.Add(snap))
 		}
 	})
-	to, play := &fakeNotifier{}, &fakePlayer{reader: r, playing: PlaybackState{At: after(0), Speed: 1}}
-	drive(t, Config{Source: play, Player: play, Notifier: to}, func(d *driver) {
+	to, play := notices{}, &fakePlayer{reader: r, playing: PlaybackState{At: after(0), Speed: 1}}
+	drive(t, Config{Source: play, Player: play, Notifier: to.send}, func(d *driver) {
 		d.wait(time.Second).wantNot("without a deadline")
 		play.playing.At = after(10 * time.Second)
 		d.wait(time.Second).want("1 finding")
 	})
-	check.True(t, len(to.texts) == 0, "notices: %q", to.texts)
+	check.True(t, len(to) == 0, "notices: %q", to)
 }
 
 func TestCommandsChangeTheColoursAndTheCharacters(t *testing.T) {

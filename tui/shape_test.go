@@ -108,21 +108,21 @@ func hostile(s string) Config {
 
 		Executor:  &fakeExecutor{err: fmt.Errorf("release: %s", s)},
 		Formats:   []keyspace.Format{{About: keyspace.About{Name: s, Library: s}, Actions: actionFormats()[0].Actions}},
-		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, Store: hostileStore(s),
-		Connector: &fakeConnector{err: fmt.Errorf("connect: %s", s)},
+		Store:     hostileStore(s),
+		Connector: func(context.Context, Target) (Config, error) { return Config{}, fmt.Errorf("connect: %s", s) },
 	}
 }
 
 // hostileStore stores a text in each place of an entry.
 func hostileStore(s string) Store {
 	one := keyspace.Member{Name: s, Value: s}
-	return storeFunc(func(keyspace.Lock) ([]RawEntry, error) {
+	return func(context.Context, keyspace.Lock) ([]RawEntry, error) {
 		return []RawEntry{
 			{s, keyspace.Entry{Key: s, Type: "string", Value: s, Len: 1 << 20}},
 			{s, keyspace.Entry{Key: s, Type: "hash", Members: []keyspace.Member{one, one}, Len: 2}},
 			{s, keyspace.Entry{Key: s, Type: s, Members: []keyspace.Member{one}, Len: 300}},
 		}, nil
-	})
+	}
 }
 
 // Promise P10.
