@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -346,9 +345,7 @@ func (q *confirmDialog) text(s *state) []string {
 	}
 	if len(d.locks) == 1 && !s.privacy.on {
 		command, _ := q.app.config.exactCommand(d.act, d.locks[0], d.ttlOf(d.locks[0], s.clock()))
-		for part := range strings.SplitSeq(command, "\n") {
-			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
-		}
+		panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, command)...)
 	}
 	line(t.text, "It is done only if the lock is still as it is shown here, and it is logged first.")
 	return panel

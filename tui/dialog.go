@@ -87,10 +87,7 @@ func (m *menu) draw(s *state, lines []string) []string {
 // click runs the choice at line y of the window.
 func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	panel, at := m.panel(s)
-	bottom := s.screen.h
-	if s.frame().footer {
-		bottom--
-	}
+	bottom := s.frame().bottom()
 	top := bottom - min(len(panel)+1, bottom) // overlay adds an empty line below the panel
 	if i := y - top - at; i >= 0 && i < m.h {
 		m.row = m.top + i
@@ -136,9 +133,7 @@ func (m *menu) aboutLines(s *state, left int) []string {
 	c := m.choices[m.row]
 	lines := s.wrapped(s.screen.w, margin, s.screen.theme.text, c.about, 5)
 	if c.full != "" {
-		for text := range strings.SplitSeq(c.full, "\n") {
-			lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, text)...)
-		}
+		lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, c.full)...)
 	}
 	if most := max(1, left-min(len(m.choices), minChoices)-3); len(lines) > most {
 		more := humanize.Plural(len(lines)-most+1, "more line")
@@ -182,10 +177,7 @@ func (m *menu) choice(s *state, l *widget.Line, i, label int) {
 
 // overlay replaces the lines above the footer by the panel, as many as there are.
 func overlay(s *state, lines, panel []string) []string {
-	bottom := len(lines)
-	if s.frame().footer {
-		bottom--
-	}
+	bottom := s.frame().bottom()
 	panel = append(panel, strings.Repeat(" ", s.screen.w))
 	panel = panel[:min(len(panel), bottom)]
 	copy(lines[bottom-len(panel):bottom], panel)
@@ -330,23 +322,9 @@ func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 }
 
 func (d *helpDialog) draw(s *state, lines []string) []string {
-	f := s.frame()
-	top := s.screen.h - f.body
-	if f.footer {
-		top--
-	}
-	body := lines[top : top+f.body]
-	text := d.text(s)
-	for i := range body {
-		switch at := i - 1 + d.top; {
-		case i == 0:
-			body[i] = s.ruleOf(s.screen.w, "keys", "any other key closes")
-		case at < len(text):
-			body[i] = text[at]
-		default:
-			body[i] = strings.Repeat(" ", s.screen.w)
-		}
-	}
+	f, text := s.frame(), d.text(s)
+	text = append([]string{s.ruleOf(s.screen.w, "keys", "any other key closes")}, text[min(d.top, len(text)):]...)
+	copy(lines[f.top():f.bottom()], filled(text, s.screen.w, f.body))
 	return s.hints(lines, hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
 }
 

@@ -42,11 +42,11 @@ func (n *lane) swimlanes(v timeWindow, most int) (all []*swimlane, more int) {
 		return byClient[client]
 	}
 	for _, h := range n.drawn() {
-		if v.shows(h.begin(), h.end()) {
+		if v.shows(h.From.At, h.To.At) {
 			one := of(h.Holder.Name())
-			one.holds, one.busy = append(one.holds, h), one.busy+h.until(v.to).Sub(keyspace.Later(h.begin(), v.from))
+			one.holds, one.busy = append(one.holds, h), one.busy+h.until(v.to).Sub(keyspace.Later(h.From.At, v.from))
 			for _, o := range n.overlaps {
-				if !o.to.Before(h.begin()) && !o.from.After(h.until(v.to)) {
+				if !o.to.Before(h.From.At) && !o.from.After(h.until(v.to)) {
 					one.overlaps = append(one.overlaps, o)
 				}
 			}
@@ -84,8 +84,8 @@ func (n *lane) swimlanes(v timeWindow, most int) (all []*swimlane, more int) {
 func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []timeWindow) []widget.Span {
 	spans := spansOf(t, v, joined(one.waits), one.holds, contended, one.overlaps)
 	for _, h := range one.holds {
-		if h.End.Kind == keyspace.Expired && v.shows(h.end(), h.end()) {
-			spans = append(spans, widget.Span{From: v.cell(h.end()), To: v.cell(h.end()) + 1, Label: g.Cross, On: t.bad})
+		if h.End.Kind == keyspace.Expired && v.shows(h.To.At, h.To.At) {
+			spans = append(spans, widget.Span{From: v.cell(h.To.At), To: v.cell(h.To.At) + 1, Label: g.Cross, On: t.bad})
 		}
 	}
 	return spans
@@ -301,17 +301,17 @@ func (p *loadPage) markSpans(s *state, n *lane, one *swimlane, v timeWindow, now
 		}
 		switch {
 		case h.Lasts() && s.stateOf(one.client) == loadgen.Dead: // during its acquire
-			label(h.begin(), g.Dead, t.bad)
+			label(h.From.At, g.Dead, t.bad)
 		case h.Lasts() && until.After(now):
 			spans = append(spans, widget.Span{From: v.cell(now), To: v.cell(until), Fill: look.fill, Kind: widget.Behind})
 		case diedIn(h.Hold):
 			for _, next := range n.Holds { // the server may have ended the lease a little earlier
-				if at := next.From.At; !h.Shared && at.After(h.end()) && at.Before(until) {
+				if at := next.From.At; !h.Shared && at.After(h.To.At) && at.Before(until) {
 					until = at
 				}
 			}
-			spans = append(spans, widget.Span{From: v.cell(h.end()), To: v.cell(until), Fill: t.bad, Kind: widget.Behind})
-			label(h.end(), g.Dead, t.bad)
+			spans = append(spans, widget.Span{From: v.cell(h.To.At), To: v.cell(until), Fill: t.bad, Kind: widget.Behind})
+			label(h.To.At, g.Dead, t.bad)
 		}
 	}
 	return spans

@@ -30,6 +30,9 @@ func (s *screen) frame() layout {
 // top returns the number of lines above the page.
 func (f layout) top() int { return linesOf(f.header, f.summary) }
 
+// bottom returns the number of lines above the footer.
+func (f layout) bottom() int { return f.top() + f.body }
+
 // linesOf returns the number of lines that are shown.
 func linesOf(shown ...bool) int { return count(shown, func(on *bool) bool { return *on }) }
 

@@ -130,10 +130,10 @@ func (p *loadPage) agentsBlock(s *state, w, rows int) []string {
 		lines = append(lines, p.agentLine(s, w, name, a))
 	}
 	if len(rest) > 0 {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, 3).Put(t.dim, g.FitEnd(fmt.Sprintf("and %d more: %s", len(rest), phaseCounts(rest)), w-4)).String())
+		lines = append(lines, s.fitted(w, 3, t.dim, fmt.Sprintf("and %d more: %s", len(rest), phaseCounts(rest))))
 	}
 	if s.run.awaitsAgents() {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.warn, g.FitEnd(s.run.arrivals()+s.keymap.named("; {start-stop} ends the wait"), w-2)).String())
+		lines = append(lines, s.fitted(w, 1, t.warn, s.run.arrivals()+s.keymap.named("; {start-stop} ends the wait")))
 	}
 	lines = append(lines, s.witnessLine(w)...)
 	return append(lines, s.incompleteLines(w)...)

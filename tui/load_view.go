@@ -29,18 +29,15 @@ func (p *loadPage) view(s *state, w, h int) []string {
 		if s.run.begin != nil {
 			all = append(all, s.paragraph(w, "", "", s.keymap.named("This server is on your machine: {start-stop} runs clients on it, after a question."))...)
 		}
-		return all[:min(h, len(all))]
+		return all
 	case s.frame().compact:
-		all := p.compactView(s, w)
-		return all[:min(h, len(all))]
+		return p.compactView(s, w)
 	case p.folded(s):
-		all := p.sceneView(s, w, h)
-		return all[:min(h, len(all))]
+		return p.sceneView(s, w, h)
 	}
 	all, middle, log := p.layout(s, w, h)
 	all = append(all, p.middleBlock(s, w, middle)...)
-	all = append(all, log...)
-	return all[:min(h, len(all))]
+	return append(all, log...)
 }
 
 // layout divides h lines: the caption and the verdict at the top, the fault log at the bottom, form and charts
@@ -213,10 +210,7 @@ const axis = 8
 // chartBlock draws the throughput per second in h lines.
 func (p *loadPage) chartBlock(s *state, w, h int) []string {
 	each := p.columnsPerSecond(s, w)
-	var values []float64
-	for _, second := range fullSeconds(s.run.metrics) {
-		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
-	}
+	values := p.perSecond(s, w, func(second loadgen.Second) float64 { return float64(second.Acquired) })
 	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.run.metrics))+"/s")}
 	all = append(all, s.chart(w, h-2, values, s.screen.theme.chart, axisLabel)...)
 	room, end := w-axis-1, s.run.metrics.Began.Add(s.run.metrics.Elapsed.Truncate(time.Second))
@@ -234,6 +228,14 @@ func (p *loadPage) columnsPerSecond(s *state, w int) int {
 		return 1
 	}
 	return max(1, min(8, (w-axis-1)/planned))
+}
+
+// perSecond returns a figure of each completed second, once for each of its columns.
+func (p *loadPage) perSecond(s *state, w int, figure func(loadgen.Second) float64) (values []float64) {
+	for _, second := range fullSeconds(s.run.metrics) {
+		values = append(values, slices.Repeat([]float64{figure(second)}, p.columnsPerSecond(s, w))...)
+	}
+	return values
 }
 
 // chart draws values in h lines, with labels at the top, the middle and the bottom.
@@ -281,10 +283,7 @@ func (p *loadPage) waitBlock(s *state, w, h int) []string {
 		all[0] = s.ruleOf(w, "wait", "")
 		return all
 	}
-	var values []float64
-	for _, second := range fullSeconds(m) {
-		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, p.columnsPerSecond(s, w))...)
-	}
+	values := p.perSecond(s, w, func(second loadgen.Second) float64 { return float64(second.Wait.P99) / float64(time.Millisecond) })
 	ms := func(v float64) string { return humanize.Setting(time.Duration(v * float64(time.Millisecond))) }
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
 }

@@ -24,7 +24,7 @@ type page interface {
 	act(*state, action) tea.Cmd
 	// summary draws the line above the page.
 	summary(*state, *widget.Line)
-	// view draws the page: at most h lines, each w cells wide.
+	// view draws the page for h lines, each w cells wide. Further lines are not shown.
 	view(s *state, w, h int) []string
 }
 
@@ -280,10 +280,15 @@ func (s *screen) paragraph(w int, sentences ...string) []string {
 		if i == 1 {
 			st = s.theme.strong
 		}
-		l := widget.NewLine(w).Pad(widget.Style{}, margin)
-		all = append(all, l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String())
+		all = append(all, s.fitted(w, margin, st, text))
 	}
 	return all
+}
+
+// fitted draws the beginning of a text that has room in one line.
+func (s *screen) fitted(w, indent int, st widget.Style, text string) string {
+	l := widget.NewLine(w).Pad(widget.Style{}, indent)
+	return l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String()
 }
 
 // wrapped draws a text in at most most lines.

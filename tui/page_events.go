@@ -81,12 +81,8 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 func (p *eventsPage) view(s *state, w, h int) []string {
 	keys := min(40, max(12, w*3/10))
 	head := widget.NewLine(w).Pad(widget.Style{}, margin)
-	for _, c := range []struct {
-		title string
-		w     int
-	}{{"TIME", 12}, {"EVENT", 16}, {"LOCK", keys + 2}, {"WHO", eventOwner}} {
-		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(c.title, c.w))
-	}
+	g := s.screen.glyphs
+	head.Put(s.screen.theme.head, g.Fit("TIME", 12)+g.Fit("EVENT", 16)+g.Fit("LOCK", keys+2)+g.Fit("WHO", eventOwner))
 	lines := []string{head.String()}
 	if len(p.keys) == 0 {
 		text := "nothing has happened yet"
@@ -100,7 +96,7 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 		s.event(l, p.event(s, row), keys)
 		s.scrollBar(l, row, p.top, h-1, len(p.keys))
 	})...)
-	return lines[:min(h, len(lines))]
+	return lines
 }
 
 // maxEvents is the number of events that an eventLog keeps when it discards old ones.
@@ -192,5 +188,5 @@ func (s *state) latest(id keyspace.ID, most int) (events []*keyspace.Event) {
 }
 
 // number returns the number of the event at index i, counted from the first event ever. Indexes
-// into the result of until are valid.
+// into [state.past] are valid.
 func (j *eventLog) number(i int) int { return j.total - len(j.events) + i }

@@ -192,8 +192,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 
 func (p *findingsPage) view(s *state, w, h int) []string {
 	keys := min(36, max(10, w/4))
-	head := widget.NewLine(w).Pad(widget.Style{}, margin)
-	head.Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)).Put(s.screen.theme.head, "FINDING")
+	head := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)+"FINDING")
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
 		text := s.noFindings().text
@@ -210,7 +209,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	if p.roomForRemedy(s) && len(p.rows) > 0 {
 		lines = append(filled(lines, w, n+1), p.remedy(s, w)...)
 	}
-	return lines[:min(h, len(lines))]
+	return lines
 }
 
 // drawRow draws a finding: severity, lock and text.

@@ -136,10 +136,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if why != "" {
 		return append(lines, s.item(w, "", s.screen.theme.dim, why))
 	}
-	for line := range strings.SplitSeq(command, "\n") {
-		lines = append(lines, s.wrapAnywhere(w, margin, s.screen.theme.text, line)...) // Plain would double its backslashes
-	}
-	return lines
+	return append(lines, s.wrapAnywhere(w, margin, s.screen.theme.text, command)...) // Plain would double its backslashes
 }
 
 // nowBlock draws the holders and the waiters.

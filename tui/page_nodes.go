@@ -155,7 +155,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	lines = append(lines, p.errors(s, w)...)
 	lines = append(lines, p.unseen(s, w)...)
 	lines = append(lines, p.matrix(s, w, h-len(lines))...)
-	return lines[:min(h, len(lines))]
+	return lines
 }
 
 func (p *nodesPage) cell(s *state, n *keyspace.Node, column, w, all int) widget.Cell {
@@ -205,8 +205,7 @@ func (p *nodesPage) errors(s *state, w int) []string {
 		if s.privacy.on {
 			text = s.screen.glyphs.Cross + " " + s.privacy.addr(n.Addr) + " does not answer"
 		}
-		l := widget.NewLine(w).Pad(widget.Style{}, margin)
-		lines = append(lines, l.Put(s.screen.theme.warn, s.screen.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
+		lines = append(lines, s.fitted(w, margin, s.screen.theme.warn, text))
 	}
 	return lines
 }
@@ -272,10 +271,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 	}
 	names := max(8, min(32, w-margin-voteWidth*servers-30))
 	style, verdict := p.quorumStatus(s, servers)
-	lines := []string{
-		strings.Repeat(" ", w), s.ruleOf(w, "redlock", ""),
-		widget.NewLine(w).Pad(widget.Style{}, margin).Put(style, s.screen.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
-	}
+	lines := []string{strings.Repeat(" ", w), s.ruleOf(w, "redlock", ""), s.fitted(w, margin, style, verdict)}
 	head := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Pad(widget.Style{}, 2)
 	for i := range servers {
 		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(humanize.Count(i+1), voteWidth))

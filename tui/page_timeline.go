@@ -223,8 +223,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 		lines = append(lines, s.paragraph(w, "", empty)...)
 	}
 	lines = append(lines, p.lines(w, h-1-legendLines, func(l *widget.Line, row int) { p.lane(s, l, names, row, v) })...)
-	lines = append(filled(lines, w, h-legendLines), p.legend(s, w, v)...)
-	return lines[:max(0, min(h, len(lines)))]
+	return append(filled(lines, w, h-legendLines), p.legend(s, w, v)...)
 }
 
 // lane draws the key of a lock and its strip.
@@ -280,7 +279,7 @@ func (p *timelinePage) ownersLegend(s *state, w int, v timeWindow) []string {
 	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
 	for _, h := range slices.Backward(n.drawn()) {
-		if seen[h.owner] || !v.shows(h.begin(), h.end()) {
+		if seen[h.owner] || !v.shows(h.From.At, h.To.At) {
 			continue
 		}
 		seen[h.owner] = true
@@ -289,7 +288,7 @@ func (p *timelinePage) ownersLegend(s *state, w int, v timeWindow) []string {
 		if len(name) > 20 {
 			name = s.screen.glyphs.Fit(name, 20)
 		}
-		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.begin())))
+		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.From.At)))
 		if l.Rest() < widget.Width(text)+4 {
 			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
 			break

@@ -166,10 +166,6 @@ type drawn struct {
 	owner, letter int
 }
 
-// begin and end return when a hold began and ended, as it is drawn; the end of one that lasts is zero.
-func (s drawn) begin() time.Time { return s.From.At }
-func (s drawn) end() time.Time   { return s.To.At }
-
 // until returns the end of a hold, at most now.
 func (s drawn) until(now time.Time) time.Time { return keyspace.Earliest(s.Until(now), now) }
 
@@ -273,7 +269,7 @@ func spansOf(t theme, v timeWindow, waits []timeWindow, shown []drawn, contended
 		spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: widget.Empty})
 	}
 	for _, s := range shown {
-		if !v.shows(s.begin(), s.end()) {
+		if !v.shows(s.From.At, s.To.At) {
 			continue
 		}
 		letter, look := t.ofOwner(s.letter)
@@ -282,10 +278,10 @@ func spansOf(t theme, v timeWindow, waits []timeWindow, shown []drawn, contended
 			kind = widget.Shared
 		}
 		to := s.until(v.to)
-		spans = append(spans, widget.Span{From: v.cell(s.begin()), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
-		first, _ := slices.BinarySearchFunc(contended, s.begin(), func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
+		spans = append(spans, widget.Span{From: v.cell(s.From.At), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+		first, _ := slices.BinarySearchFunc(contended, s.From.At, func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
 		for k := first; k < len(contended) && contended[k].from.Before(to); k++ {
-			from, until := keyspace.Later(contended[k].from, s.begin()), keyspace.Earliest(contended[k].to, to)
+			from, until := keyspace.Later(contended[k].from, s.From.At), keyspace.Earliest(contended[k].to, to)
 			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: widget.Contended})
 		}
 	}
