@@ -186,17 +186,15 @@ const oldAfter = 2 * time.Second
 // summaryLine draws the second line: the page's summary, the connection error, or the gap in a
 // recording.
 func (a *app) summaryLine(s *state) string {
-	l := widget.NewLine(s.screen.w)
-	l.Pad(widget.Style{}, 1)
-	if s.refresher.stale() {
-		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.screen.glyphs.Cross+" "+s.refresher.lost(s.now), l.Rest()))
-		return l.String()
+	l := widget.NewLine(s.screen.w).Pad(widget.Style{}, 1)
+	bad := ""
+	if p := s.playback; s.refresher.stale() {
+		bad = s.refresher.lost(s.now)
+	} else if p != nil && !p.GapFrom.IsZero() {
+		bad = fmt.Sprintf("nothing was recorded from %s to %s: this is the state before", p.GapFrom.Local().Format(time.TimeOnly), p.GapUntil.Local().Format(time.TimeOnly))
 	}
-	if p := s.playback; p != nil && !p.GapFrom.IsZero() {
-		gap := fmt.Sprintf("%s nothing was recorded from %s to %s: this is the state before", s.screen.glyphs.Cross,
-			p.GapFrom.Local().Format(time.TimeOnly), p.GapUntil.Local().Format(time.TimeOnly))
-		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(gap, l.Rest()))
-		return l.String()
+	if bad != "" {
+		return l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.screen.glyphs.Cross+" "+bad, l.Rest())).String()
 	}
 	a.page().summary(s, l)
 	return l.String()

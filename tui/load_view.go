@@ -53,20 +53,12 @@ const middleLeast = 7
 
 // middleBlock draws the form, the outcomes if they fit, and the charts, in h lines.
 func (p *loadPage) middleBlock(s *state, w, h int) []string {
-	narrow := leftWidth(w)
-	leftSide := p.form(s, narrow-2, h)
-	for i := range leftSide {
-		leftSide[i] += "  "
+	narrow, v := leftWidth(w), s.outcomesWidth(w)
+	rightSide := p.rightColumn(s, w-narrow-v, h)
+	if v > 0 {
+		rightSide = widget.JoinHorizontal(p.outcomesBlock(s, v-2), v-2, rightSide, w-narrow-v)
 	}
-	rightSide := p.rightColumn(s, w-narrow-s.outcomesWidth(w), h)
-	if v := s.outcomesWidth(w); v > 0 {
-		block := p.outcomesBlock(s, v-2)
-		for i := range block {
-			block[i] += "  "
-		}
-		rightSide = widget.JoinHorizontal(block, v, rightSide, w-narrow-v)
-	}
-	return filled(widget.JoinHorizontal(leftSide, narrow, rightSide, w-narrow), w, h)[:max(0, h)]
+	return filled(widget.JoinHorizontal(p.form(s, narrow-2, h), narrow-2, rightSide, w-narrow), w, h)[:max(0, h)]
 }
 
 // outcomesWidth returns the width of the column of outcomes, or 0.

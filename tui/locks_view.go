@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"locktop/internal/humanize"
@@ -81,7 +80,7 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	}
 	if p.beside(s) {
 		table := p.table(s, p.tableWidth(s), p.rowsIn(s, h))
-		return widget.JoinHorizontal(table, p.tableWidth(s), p.inspector(s, h), besideWidth)
+		return widget.JoinHorizontal(table, p.tableWidth(s), p.inspector(s, besideWidth-2, h), besideWidth-2)
 	}
 	lines := p.table(s, w, p.rowsIn(s, h))
 	if p.previews(s) {
@@ -95,19 +94,14 @@ func (p *locksPage) lockPage() lockPage {
 	return lockPage{id: p.chosen, last: p.last, seen: p.seen, gone: p.gone}
 }
 
-// inspector draws the selected lock as lockPage does, in h lines.
-func (p *locksPage) inspector(s *state, h int) []string {
+// inspector draws the selected lock as lockPage does, in h lines of w cells.
+func (p *locksPage) inspector(s *state, w, h int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return nil
 	}
-	const edge = 2
 	page := p.lockPage()
-	lines := append([]string{s.ruleOf(besideWidth-edge, s.privacy.key(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
-	lines = lines[:min(h, len(lines))]
-	for i := range lines {
-		lines[i] = strings.Repeat(" ", edge) + lines[i]
-	}
-	return lines
+	lines := append([]string{s.ruleOf(w, s.privacy.key(p.last.Key), "")}, page.text(s, w)...)
+	return lines[:min(h, len(lines))]
 }
 
 // compactRows draws one line per lock for a small window.

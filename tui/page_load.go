@@ -295,15 +295,14 @@ func fullSeconds(m loadgen.Metrics) []loadgen.Second {
 func (p *loadPage) faultMenu(s *state) *menu {
 	choose := s.keymap.named("; on the page, {previous-client} and {next-client} choose ")
 	target := "a client at random" + choose + "one"
-	if p.client > 0 {
-		target = fmt.Sprintf("client-%d%sanother one", p.client, choose)
-	}
 	agent := min(p.agent, len(s.run.agents.all))
 	switch {
 	case agent > 0:
 		target = fmt.Sprintf("a client of agent %d at random%sanother agent", agent, choose)
 	case len(s.run.agents.all) > 0:
 		target = "a client of any agent at random" + choose + "an agent"
+	case p.client > 0:
+		target = fmt.Sprintf("client-%d%sanother one", p.client, choose)
 	}
 	m := &menu{title: "Inject a fault", about: []string{"Target: " + target + "."}}
 	for _, f := range faultChoices(s.run.scenario) {

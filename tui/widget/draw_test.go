@@ -38,8 +38,8 @@ func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
 }
 
 func TestJoinHorizontalFillsTheShorterBlock(t *testing.T) {
-	check.DeepEqual(t, JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3), []string{"abxyz", "  123"})
-	check.Equal(t, JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3)[1], "cd   ")
+	check.DeepEqual(t, JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3), []string{"ab  xyz", "    123"})
+	check.Equal(t, JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3)[1], "cd     ")
 }
 
 func TestBarGrowsByEighths(t *testing.T) {

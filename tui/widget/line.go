@@ -95,10 +95,10 @@ func (l *Line) setStyle(st Style) {
 	l.b.WriteString(st.on)
 }
 
-// JoinHorizontal puts two blocks side by side. The lines of left are w cells wide, those of right v
-// cells. Blanks replace missing lines.
+// JoinHorizontal puts two blocks side by side, two cells apart. The lines of left are w cells wide,
+// those of right v cells. Blanks replace missing lines.
 func JoinHorizontal(left []string, w int, right []string, v int) []string {
-	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, block(left, w), block(right, v)), "\n")
+	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, block(left, w), "  ", block(right, v)), "\n")
 }
 
 // block returns lines, or one blank line of w cells if there is none.
