@@ -29,7 +29,7 @@ type client struct {
 	place   int // in the fleet, from 0
 	fleet   *fleet
 	session session
-	planner planner
+	random  *rand.Rand // of its choices
 	faults  *pendingFaults
 
 	network      *network      // its own connections; nil: shared with other clients
@@ -67,7 +67,7 @@ func (c *client) run(stay context.Context) error {
 			arrived = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
-		next := c.planner.next(s, c.fleet.keys.picker)
+		next := choose(c.random, s, c.fleet.keys.picker)
 		how, err := c.round(stay, next, arrived)
 		unreleased = nil
 		switch how {
@@ -369,7 +369,7 @@ func pause(stay context.Context, d time.Duration) {
 }
 
 // backoff returns the pause after this number of failures in a row. It doubles each
-// time. Half of it is random, but does not use the random source of the planner: the
+// time. Half of it is random, but does not use the random source of the choices: the
 // choices of a client must not depend on failures.
 func backoff(failures int) time.Duration {
 	if failures == 0 {

@@ -236,9 +236,9 @@ func (d Dist) validate() error {
 	return nil
 }
 
-// sigmasOfP99 is how many standard deviations the p99 of a normal distribution is above
+// SigmasOfP99 is how many standard deviations the p99 of a normal distribution is above
 // its mean.
-const sigmasOfP99 = 2.3263478740408408
+const SigmasOfP99 = 2.3263478740408408
 
 func (d Dist) draw(r *rand.Rand) time.Duration {
 	switch d.Shape {
@@ -247,7 +247,7 @@ func (d Dist) draw(r *rand.Rand) time.Duration {
 	case ShapeUniform:
 		return d.Low + time.Duration(r.Float64()*float64(d.High-d.Low))
 	case ShapeLogNormal:
-		sigma := math.Log(float64(d.High)/float64(d.Low)) / sigmasOfP99
+		sigma := math.Log(float64(d.High)/float64(d.Low)) / SigmasOfP99
 		return time.Duration(min(float64(d.Low)*math.Exp(sigma*r.NormFloat64()), float64(maxTime)))
 	case ShapeBimodal:
 		if r.Float64() < d.Share {
@@ -258,12 +258,6 @@ func (d Dist) draw(r *rand.Rand) time.Duration {
 	return d.Mean
 }
 
-// planner makes the random choices of one client. They depend only on the scenario and
-// the client number, never on the course of the run, so that a run can be repeated.
-type planner struct {
-	random *rand.Rand
-}
-
 // iteration is the set of choices for one round of a client.
 type iteration struct {
 	key         int
@@ -272,14 +266,15 @@ type iteration struct {
 	drawn       Dist // what work was drawn from
 }
 
-// next makes the choices for a round of s.
-func (c planner) next(s *Scenario, keys *picker) iteration {
+// choose makes the random choices of a client for a round of s. They depend only on the
+// scenario and the client number, never on the course of the run, so that a run can be repeated.
+func choose(random *rand.Rand, s *Scenario, keys *picker) iteration {
 	return iteration{
-		key:    keys.pick(c.random),
-		work:   s.Hold.draw(c.random),
+		key:    keys.pick(random),
+		work:   s.Hold.draw(random),
 		drawn:  s.Hold,
-		think:  s.Think.draw(c.random),
-		shared: s.Reads > 0 && c.random.Float64() < s.Reads,
+		think:  s.Think.draw(random),
+		shared: s.Reads > 0 && random.Float64() < s.Reads,
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 func take(n int, s Scenario, client int) []iteration {
-	choices, keys := planner{rand.New(rand.NewPCG(s.Seed, uint64(client)))}, newPicker(s.Keys)
+	random, keys := rand.New(rand.NewPCG(s.Seed, uint64(client))), newPicker(s.Keys)
 	all := make([]iteration, n)
 	for i := range all {
-		all[i] = choices.next(&s, keys)
+		all[i] = choose(random, &s, keys)
 	}
 	return all
 }

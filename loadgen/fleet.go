@@ -322,11 +322,11 @@ func (f *fleet) admit(place int) (*slot, error) {
 	faults := &pendingFaults{notify: make(chan struct{}, 1)}
 	faults.none.Store(true)
 	c := &client{
-		number:  number,
-		place:   place,
-		fleet:   f,
-		planner: planner{rand.New(rand.NewPCG(s.Seed, uint64(number)))},
-		faults:  faults,
+		number: number,
+		place:  place,
+		fleet:  f,
+		random: rand.New(rand.NewPCG(s.Seed, uint64(number))),
+		faults: faults,
 	}
 	if s.Lock.Kind != Exec {
 		root, err := f.baseSession(place)

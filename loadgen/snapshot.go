@@ -267,12 +267,11 @@ func (m *Metrics) add(one Metrics) {
 	if one.LastErr != "" {
 		m.LastErr = one.LastErr
 	}
-	c, other := &m.Clients, one.Clients
-	*c = ClientCounts{c.Total + other.Total, c.Idle + other.Idle, c.Waiting + other.Waiting, c.Holding + other.Holding, c.Dead + other.Dead, append(c.States, other.States...)}
-	m.Cost.Attempts += one.Cost.Attempts
-	m.Cost.Renewals += one.Cost.Renewals
-	m.Cost.Commands += one.Cost.Commands
-	m.Cost.CPU = max(m.Cost.CPU, one.Cost.CPU)
+	addCounts(&m.Clients, one.Clients)
+	m.Clients.States = append(m.Clients.States, one.Clients.States...)
+	cpu := max(m.Cost.CPU, one.Cost.CPU)
+	addCounts(&m.Cost, one.Cost)
+	m.Cost.CPU = cpu
 	m.Utilisation += one.Utilisation
 	m.Fairness.Starved = max(m.Fairness.Starved, one.Fairness.Starved)
 	m.Violations.Add(one.Violations)

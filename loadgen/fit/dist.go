@@ -61,10 +61,6 @@ func meanOf(steps []step) time.Duration {
 	return seconds(mean)
 }
 
-// sigmasOfP99 is the number of standard deviations between p50 and p99 of a normal
-// distribution.
-const sigmasOfP99 = 2.3263478740408408
-
 // logNormal returns the log-normal distribution with the greatest likelihood, to which a
 // censored sample contributes the probability of a longer duration (Klein and
 // Moeschberger, Survival Analysis, 3.5).
@@ -97,7 +93,7 @@ func logNormal(samples []sample, steps []step) loadgen.Dist {
 			by /= 2
 		}
 	}
-	return loadgen.LogNormal(seconds(math.Exp(mu)), seconds(math.Exp(mu+sigmasOfP99*sigma)))
+	return loadgen.LogNormal(seconds(math.Exp(mu)), seconds(math.Exp(mu+loadgen.SigmasOfP99*sigma)))
 }
 
 // bimodal returns the distribution with the means of the two parts whose logarithms vary
@@ -108,8 +104,7 @@ func bimodal(steps []step) (d loadgen.Dist) {
 	for i := range len(steps) - 1 {
 		n, sum = n+steps[i].share, sum+steps[i].share*math.Log(steps[i].at)
 		if between := sum*sum/n + math.Pow(all*mean-sum, 2)/(all-n) - all*mean*mean; between > most {
-			most, d = between, loadgen.Dist{Shape: loadgen.ShapeBimodal, Share: tidy(1-n, 0.005)}
-			d.Low, d.High = meanOf(steps[:i+1]), meanOf(steps[i+1:])
+			most, d = between, loadgen.Bimodal(meanOf(steps[:i+1]), meanOf(steps[i+1:]), tidy(1-n, 0.005))
 		}
 	}
 	return d
@@ -165,7 +160,7 @@ func below(d loadgen.Dist, v float64) float64 {
 	case d.Shape == loadgen.ShapeExp:
 		return 1 - math.Exp(-v/d.Mean.Seconds())
 	case d.Shape == loadgen.ShapeLogNormal:
-		return math.Erfc(-math.Log(v/low)/math.Log(high/low)*sigmasOfP99/math.Sqrt2) / 2
+		return math.Erfc(-math.Log(v/low)/math.Log(high/low)*loadgen.SigmasOfP99/math.Sqrt2) / 2
 	case d.Shape == loadgen.ShapeBimodal && v >= low && v < high:
 		return 1 - d.Share
 	case v >= high && v >= d.Mean.Seconds():

@@ -50,7 +50,9 @@ func (m made) holds(r *rand.Rand) []Hold {
 }
 
 func logNormalOf(p50, p99 float64) func(*rand.Rand) float64 {
-	return func(r *rand.Rand) float64 { return p50 * math.Exp(math.Log(p99/p50)/sigmasOfP99*r.NormFloat64()) }
+	return func(r *rand.Rand) float64 {
+		return p50 * math.Exp(math.Log(p99/p50)/loadgen.SigmasOfP99*r.NormFloat64())
+	}
 }
 
 func fitted(t *testing.T, m made) *Fit {

@@ -22,15 +22,8 @@ var scenarios string
 var suite string
 
 // Suite returns the rows of the suite: a client must keep its promises in each that its kind of lock can run.
-func Suite() (all []loadgen.Scenario) {
-	for _, file := range strings.Split(suite, "---\n") {
-		s, err := loadgen.Read([]byte(file)) // of its own kind of lock, a row need not be valid
-		if err != nil {
-			panic(fmt.Sprintf("scenarios: %v in\n%s", err, file)) // a test reads all
-		}
-		all = append(all, s)
-	}
-	return all
+func Suite() []loadgen.Scenario {
+	return parsed(strings.Split(suite, "---\n"), loadgen.Read) // of its own kind of lock, a row need not be valid
 }
 
 func files() []string { return strings.Split(scenarios, "---\n") }
@@ -46,12 +39,7 @@ func Names() (names []string) {
 
 // All returns the scenarios, from simple to advanced, and then those of the historic kinds.
 // The caller owns them.
-func All() (all []loadgen.Scenario) {
-	for _, file := range files() {
-		all = append(all, parse(file))
-	}
-	return all
-}
+func All() []loadgen.Scenario { return parsed(files(), loadgen.Parse) }
 
 // Find returns the scenario with this name.
 func Find(name string) (s loadgen.Scenario, found bool) {
@@ -59,13 +47,16 @@ func Find(name string) (s loadgen.Scenario, found bool) {
 	if i < 0 {
 		return loadgen.Scenario{}, false
 	}
-	return parse(files()[i]), true
+	return parsed(files()[i:i+1], loadgen.Parse)[0], true
 }
 
-func parse(file string) loadgen.Scenario {
-	s, err := loadgen.Parse([]byte(file))
-	if err != nil {
-		panic(fmt.Sprintf("scenarios: %v in\n%s", err, file)) // a test reads all
+func parsed(files []string, parse func([]byte) (loadgen.Scenario, error)) (all []loadgen.Scenario) {
+	for _, file := range files {
+		s, err := parse([]byte(file))
+		if err != nil {
+			panic(fmt.Sprintf("scenarios: %v in\n%s", err, file)) // a test reads all
+		}
+		all = append(all, s)
 	}
-	return s
+	return all
 }
