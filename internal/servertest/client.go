@@ -67,3 +67,19 @@ func ClientForTest(t TB, addr string, dial func(ctx context.Context, network, ad
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
+
+// Commands is a hook of a client for its single commands.
+type Commands func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+// DialHook implements [redis.Hook].
+func (Commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (Commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements [redis.Hook].
+func (h Commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}

@@ -79,8 +79,8 @@ func TestOnlyAddressesOfThisMachineAreLocal(t *testing.T) {
 }
 
 // clockHook makes the server's clock be of another time, and delays some replies, in turn.
-func clockHook(ahead time.Duration, delays ...time.Duration) hook {
-	return hook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+func clockHook(ahead time.Duration, delays ...time.Duration) servertest.Commands {
+	return func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
 		if there, ok := cmd.(*redis.TimeCmd); ok {
 			there.SetVal(time.Now().Add(ahead))
@@ -88,7 +88,7 @@ func clockHook(ahead time.Duration, delays ...time.Duration) hook {
 			delays = append(delays[1:], delays[0])
 		}
 		return err
-	}}
+	}
 }
 
 func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {

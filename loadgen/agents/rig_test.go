@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
@@ -19,28 +18,6 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
 	servertest.Tests{M: m, Parallel: 8}.Run()
-}
-
-// hook changes how a client sends single commands and pipelines, if it has a function for them.
-type hook struct {
-	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-	pipeline func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error
-}
-
-func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	if h.process == nil {
-		return next
-	}
-	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next) }
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	if h.pipeline == nil {
-		return next
-	}
-	return func(ctx context.Context, all []redis.Cmder) error { return h.pipeline(ctx, all, next) }
 }
 
 // rig is agents in this process, with the servers of their runs.

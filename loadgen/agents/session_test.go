@@ -89,24 +89,17 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		s := server.NewPiped()
 		t.Cleanup(s.Close)
 		rdb := servertest.ClientForTest(t, s.Addr(), s.Dial)
-		var isDown bool // the control server
-		other := servertest.ClientForTest(t, s.Addr(), s.Dial)
-		other.AddHook(hook{pipeline: func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error {
-			if isDown {
-				return errors.New("down")
-			}
-			return next(ctx, all)
-		}})
-		control := control{other, "x"}
+		control := control{servertest.ClientForTest(t, s.Addr(), s.Dial), "x"}
 		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
 		check.NoError(t, err)
 		run.Join(1)
 		check.NoError(t, run.Start())
 		h := &share{agent: &Agent{}, control: control, number: 1, run: run, answered: time.Now()}
-		for _, down := range []bool{false, true, true, false, false} {
+		down, stop := context.WithCancel(t.Context()) // the control server does not answer
+		stop()
+		for _, ctx := range []context.Context{t.Context(), down, down, t.Context(), t.Context()} {
 			time.Sleep(time.Second)
-			isDown = down
-			h.report(t.Context(), messageSnapshot, nil)
+			h.report(ctx, messageSnapshot, nil)
 		}
 		check.ErrorIs(t, run.Close(), nil)
 		texts, _, err := control.read(t.Context(), messages, "0", time.Second)
@@ -165,13 +158,13 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 		rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		if when == "while it waits" {
-			rdb.AddHook(hook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			rdb.AddHook(servertest.Commands(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 				err := next(ctx, cmd)
 				if cmd.Name() == "blpop" && err == nil { // the agent has taken its ticket
 					cancel()
 				}
 				return err
-			}})
+			}))
 		}
 		a := Agent{Control: rdb, Open: func(ctx context.Context, _ Target) (on loadgen.Servers, release func(), err error) {
 			cancel()

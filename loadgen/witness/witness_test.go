@@ -136,7 +136,7 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	rdb := servertest.ClientForTest(t, servertest.EmbeddedForTest(t).Addr(), nil)
 	w, other := open(t, rdb), witness.Join(rdb, "run")
 	const slowTrip = 20 * time.Millisecond
-	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	rdb.AddHook(servertest.Commands(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		time.Sleep(slowTrip)
 		return next(ctx, cmd)
 	}))
@@ -153,21 +153,10 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	check.True(t, r.P50 >= slowTrip && r.Unseen == 1, "p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
 }
 
-// hook changes how a client sends a command.
-type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-
-func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
-}
-
 // failing makes each command of a client that adds to a stream fail while the result is true.
 func failing(rdb server.Client) *atomic.Bool {
 	var on atomic.Bool
-	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	rdb.AddHook(servertest.Commands(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if on.Load() && cmd.Name() == "xadd" {
 			cmd.SetErr(errors.New("refused"))
 			return cmd.Err()
