@@ -52,6 +52,7 @@ type Process struct {
 	stdin   *os.File
 	stderr  tail
 	greeted chan struct{} // closed after hello, or when the process has failed
+	greet   func()        // closes greeted
 	done    chan struct{} // closed when the process and its output have ended
 
 	writing sync.Mutex // a line at a time
@@ -76,6 +77,7 @@ func Start(o Options) (*Process, error) {
 		options: o, greeted: make(chan struct{}), done: make(chan struct{}),
 		pending: make(map[int64]*call), leases: make(map[string][]*Lease),
 	}
+	p.greet = sync.OnceFunc(func() { close(p.greeted) })
 	stdout, stderr, err := p.spawn()
 	if err != nil {
 		return nil, fmt.Errorf("start the client %s: %w", quoted([]byte(o.Command)), err)
@@ -171,7 +173,7 @@ func (p *Process) read(stdout io.Reader) {
 		case err != nil:
 		case !greeted:
 			if detail, err = r.checkHello(); err == nil {
-				p.greet(r.Hello)
+				p.hear(r.Hello)
 			}
 		case r.Event != "":
 			detail, err = p.event(r, now)
@@ -185,16 +187,12 @@ func (p *Process) read(stdout io.Reader) {
 	}
 }
 
-func (p *Process) greet(h Hello) {
+func (p *Process) hear(h Hello) {
 	h.Name = printable(h.Name[:min(len(h.Name), longestQuote)])
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hello = h
-	select {
-	case <-p.greeted: // it has failed
-	default:
-		close(p.greeted)
-	}
+	p.greet()
 }
 
 // event handles an event. Unknown events, and those of unknown tokens, are ignored.
@@ -309,11 +307,7 @@ func (p *Process) finish() {
 			l.end(p.err)
 		}
 	}
-	select {
-	case <-p.greeted:
-	default:
-		close(p.greeted)
-	}
+	p.greet()
 }
 
 // Err returns why the client ended: an [*Error], [ErrKilled] or [ErrClosed]. It returns
