@@ -183,19 +183,15 @@ func (m moment) clone() moment {
 // groupByClass makes one row for each class of locks. The lock of a row is that with the most waiting,
 // or else the first one.
 func (w *waiting) groupByClass(m moment, locks []*keyspace.Lock) {
-	type classID struct {
-		db   int
-		name string
-	}
 	type class struct {
 		sum   contention.Sum
 		lock  *keyspace.Lock
 		worst float64
 	}
-	classes := make(map[classID]*class)
-	var order []classID
+	classes := make(map[keyspace.ID]*class) // by the name as the key
+	var order []keyspace.ID
 	for _, l := range locks {
-		id := classID{l.DB, keyspace.ClassOf(l.Key)}
+		id := keyspace.ID{DB: l.DB, Key: keyspace.ClassOf(l.Key)}
 		c := classes[id]
 		if c == nil {
 			c = &class{lock: l}
@@ -209,7 +205,7 @@ func (w *waiting) groupByClass(m moment, locks []*keyspace.Lock) {
 	}
 	w.classes = make(map[keyspace.ID]*contention.Class)
 	for _, id := range order {
-		sum := classes[id].sum.Class(id.db, id.name)
+		sum := classes[id].sum.Class(id.DB, id.Key)
 		w.classes[classes[id].lock.ID().OnAnyNode()] = &sum
 		w.rows = append(w.rows, lockRow{lock: classes[id].lock})
 	}
