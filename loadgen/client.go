@@ -375,10 +375,7 @@ func backoff(failures int) time.Duration {
 	if failures == 0 {
 		return 0
 	}
-	most := maxBackoff
-	if failures < 6 {
-		most = min(minBackoff<<(failures-1), maxBackoff)
-	}
+	most := min(minBackoff<<min(failures-1, 5), maxBackoff)
 	return most/2 + rand.N(most/2)
 }
 

@@ -170,7 +170,7 @@ func (f *fleet) greet() {
 func (f *fleet) warm() {
 	f.recorder.reset(time.Now())
 	f.sessions.commands.Store(0)
-	f.janitor.resetCPU()
+	f.janitor.resetCPU(context.Background())
 	f.oracle.Restart()
 }
 

@@ -118,10 +118,10 @@ func (j *janitor) claim(ctx context.Context) error {
 }
 
 // resetCPU starts the measurement of the servers' CPU time.
-func (j *janitor) resetCPU() {
+func (j *janitor) resetCPU(ctx context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.idle = cpu(context.Background(), j.servers)
+	j.idle = cpu(ctx, j.servers)
 }
 
 // observe prepares the keys that a client asks for. The first hold of a key waits for this.
@@ -179,9 +179,7 @@ func companion(key, what string) string {
 // work renews the TTLs of the registered keys and of the claim every second, until ctx
 // ends.
 func (j *janitor) work(ctx context.Context) {
-	j.mu.Lock()
-	j.idle = cpu(ctx, j.servers)
-	j.mu.Unlock()
+	j.resetCPU(ctx)
 	for ctx.Err() == nil {
 		pause(ctx, time.Second)
 		j.mu.Lock()

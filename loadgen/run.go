@@ -22,7 +22,7 @@ var ErrClosed = errors.New("load generator is closed")
 type Run struct {
 	fleetConfig // of the next start
 
-	close context.CancelFunc // ends closing
+	close context.CancelFunc // ends closing: it cannot be started any more
 
 	changing sync.Mutex // held during start, stop, apply and close
 
@@ -30,7 +30,6 @@ type Run struct {
 	scenario Scenario
 	fleet    *fleet // newest; nil before the first start
 	running  bool
-	closed   bool
 	over     chan struct{} // closed at the end of the duration or by Stop
 	stopping sync.WaitGroup
 }
@@ -71,10 +70,10 @@ func (r *Run) Start() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	r.mu.Lock()
-	running, closed, s := r.running, r.closed, r.scenario
+	running, s := r.running, r.scenario
 	r.mu.Unlock()
 	switch {
-	case closed:
+	case r.closing.Err() != nil:
 		return ErrClosed
 	case running:
 		return nil
@@ -91,9 +90,6 @@ func (r *Run) Start() error {
 func (r *Run) start(hello external.Hello) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return ErrClosed
-	}
 	over := make(chan struct{})
 	c := r.fleetConfig
 	c.hello, c.expired = hello, func() { r.expire(over) }
@@ -160,12 +156,7 @@ func (r *Run) stop() error {
 // processes that is under way ends with an error. A second call does nothing.
 func (r *Run) Close() error {
 	r.close()
-	r.changing.Lock()
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	err := r.stop()
-	r.changing.Unlock()
+	err := r.Stop()
 	r.stopping.Wait()
 	return err
 }
@@ -288,7 +279,6 @@ func (r *Run) Scenario() Scenario {
 // and Record.
 type Group struct {
 	*Run
-	servers Servers
 
 	changing sync.Mutex // held during start, stop, apply, inject and close
 
@@ -302,7 +292,7 @@ func NewGroup(servers Servers, s Scenario) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{Run: run, servers: servers}
+	g := &Group{Run: run}
 	if err := g.follow(run.Scenario()); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
