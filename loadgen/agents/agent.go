@@ -20,12 +20,12 @@ type Agent struct {
 	Control redis.Cmdable
 	// Open connects to a target. It returns an error if this agent may not load the target.
 	Open func(context.Context, Target) (on loadgen.Servers, release func(), err error)
-	// Note tells the user what happens, in one line. Nil: nothing is told.
+	// Note tells the user what happens, in one line.
 	Note func(string)
 	// Listen returns a function that gets the events of a run, or nil. Done is called after the
 	// run. Nil: there is none.
 	Listen func(run string, agent int) (tell func(loadgen.Event), done func() error, err error)
-	// Now is the clock of the machine. Nil: time.Now.
+	// Now is the clock of the machine.
 	Now func() time.Time
 }
 
@@ -51,13 +51,13 @@ func (a *Agent) Serve(ctx context.Context, once bool) error {
 			return nil
 		case err != nil:
 			if !silent {
-				a.note(fmt.Sprintf("the control server does not answer; trying again: %v", err))
+				a.Note(fmt.Sprintf("the control server does not answer; trying again: %v", err))
 			}
 			silent = true
 			sleep(ctx, time.Second)
 			continue
 		case silent:
-			a.note("the control server answers again")
+			a.Note("the control server answers again")
 			silent = false
 		}
 		if !found {
@@ -68,23 +68,10 @@ func (a *Agent) Serve(ctx context.Context, once bool) error {
 			return err
 		}
 		if err != nil {
-			a.note(err.Error())
+			a.Note(err.Error())
 		}
 	}
 	return nil
-}
-
-func (a *Agent) note(text string) {
-	if a.Note != nil {
-		a.Note(text)
-	}
-}
-
-func (a *Agent) now() time.Time {
-	if a.Now != nil {
-		return a.Now()
-	}
-	return time.Now()
 }
 
 // take takes a ticket, if there is one.
@@ -175,7 +162,7 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 		h.run.Listen(tell)
 		defer func() {
 			if err := done(); err != nil {
-				a.note(err.Error())
+				a.Note(err.Error())
 			}
 		}()
 	}
@@ -208,13 +195,13 @@ func name() string {
 
 // takePart runs the clients from the start to the stop.
 func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, err error) {
-	if h.behind, err = clockBehind(ctx, h.control.rdb, h.agent.now); err != nil {
+	if h.behind, err = clockBehind(ctx, h.control.rdb, h.agent.Now); err != nil {
 		if ctx.Err() != nil {
 			return false, h.agent.giveBack(h.ticket)
 		}
 		return false, fmt.Errorf("read the clock of the control server: %w", err)
 	}
-	h.shift = time.Until(h.agent.now())
+	h.shift = time.Until(h.agent.Now())
 	ready := message{Message: messageReady, Agent: h.number, Name: name(), Clock: h.behind}
 	switch planned, err := h.control.join(ctx, ready); {
 	case err != nil:
@@ -222,7 +209,7 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 	case !planned:
 		return false, nil
 	}
-	h.agent.note(fmt.Sprintf("run %s: agent %d of %d, %s, %d clients on %s", h.control.run, h.number, h.plan.Agents, mine.Lock, mine.Clients, h.plan.Target))
+	h.agent.Note(fmt.Sprintf("run %s: agent %d of %d, %s, %d clients on %s", h.control.run, h.number, h.plan.Agents, mine.Lock, mine.Clients, h.plan.Target))
 
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -255,11 +242,11 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 		case o := <-news:
 			switch {
 			case o.Order == orderStart && !ran:
-				begin = time.After(o.At.Sub(h.agent.now().Add(h.behind)))
+				begin = time.After(o.At.Sub(h.agent.Now().Add(h.behind)))
 			case o.Order == orderStop:
 				why = errStopped
 				if o.Why != "" {
-					h.agent.note(fmt.Sprintf("run %s does not start: %s", h.control.run, o.Why))
+					h.agent.Note(fmt.Sprintf("run %s does not start: %s", h.control.run, o.Why))
 				}
 			case o.Order == orderLost && o.Agent == h.number:
 				why = errors.New("the coordinator has not heard of this agent for 3 s and goes on without it")
@@ -293,7 +280,7 @@ func (h *share) leave(why error, ran bool) error {
 	}
 	if ran {
 		h.report(always, messageStopped, errors.Join(why, err))
-		h.agent.note(fmt.Sprintf("run %s: %d locks acquired", h.control.run, h.run.Metrics().Acquired))
+		h.agent.Note(fmt.Sprintf("run %s: %d locks acquired", h.control.run, h.run.Metrics().Acquired))
 	}
 	return errors.Join(why, err)
 }
@@ -320,7 +307,7 @@ func (h *share) obey(o order) {
 		}
 	}
 	if err != nil {
-		h.agent.note(err.Error())
+		h.agent.Note(err.Error())
 	}
 }
 

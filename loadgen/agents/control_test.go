@@ -9,12 +9,18 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/check"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis logs every connection that it cannot open
+	servertest.Tests{M: m, Parallel: 8}.Run()
+}
 
 // planned returns a plan as JSON.
 func planned(t testing.TB, agents int, s loadgen.Scenario, change func(*plan)) string {
@@ -151,8 +157,9 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 	rdb := servertest.ClientForTest(f, "127.0.0.1:1", nil)
 	scenario := loadgen.Scenario{Clients: 6, Keys: loadgen.Keys{Prefix: "p:"}, Faults: []loadgen.Fault{{Kind: loadgen.Freeze, Clients: 2}, {Kind: loadgen.Flush}}}.WithDefaults()
 	shares := check.Must(scenario.Shares(3))(f)
+	config := Config{Note: func(string) {}}
 	f.Fuzz(func(t *testing.T, text string) {
-		s := &session{config: Config{Note: func(string) {}}, scenario: scenario, members: make([]member, 3), struck: make([]int, 2), began: time.Now()}
+		s := &session{config: config, scenario: scenario, members: make([]member, 3), struck: make([]int, 2), began: time.Now(), over: context.Background()}
 		_ = s.join(text)
 		s.receive(text)
 		s.receive(text)
@@ -173,7 +180,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		}
 		run := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, shares[1]))(t)
 		defer run.Close()
-		h := &share{agent: &Agent{}, number: 2, plan: plan{Agents: 3}, whole: scenario, run: run}
+		h := &share{agent: &Agent{Note: config.Note}, number: 2, plan: plan{Agents: 3}, whole: scenario, run: run}
 		h.obey(o)
 	})
 }

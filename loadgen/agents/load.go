@@ -22,7 +22,7 @@ type Config struct {
 	Scenario loadgen.Scenario
 	Agents   int
 	Patience time.Duration // time to wait for agents; 0 = 1 min
-	Note     func(string)  // tells the user what happens, in one line; nil: nothing is told
+	Note     func(string)  // tells the user what happens, in one line
 }
 
 // Load is a load by agents, seen by its coordinator. It can be started, changed while it
@@ -50,9 +50,6 @@ func New(c Config) (*Load, error) {
 		return nil, err
 	}
 	c.Patience = cmp.Or(c.Patience, time.Minute)
-	if c.Note == nil {
-		c.Note = func(string) {}
-	}
 	l := &Load{config: c, prefix: c.Scenario.Keys.Prefix, scenario: c.Scenario.WithDefaults().Seen()}
 	l.closing, l.close = context.WithCancel(context.Background())
 	return l, nil

@@ -46,7 +46,6 @@ type session struct {
 	events     []loadgen.Event // the newest ones, see [Load.Events]
 	noted      uint64          // number of events so far
 	behind     time.Duration   // what must be added to the clock of this machine to get the control server's
-	ended      bool
 }
 
 // open plans a run, waits for its agents, and starts them.

@@ -23,7 +23,7 @@ import (
 // seen returns a session of n agents of which nothing is known.
 func seen(n int) *session {
 	s := loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}.WithDefaults()
-	return &session{config: Config{Note: func(string) {}}, scenario: s, members: make([]member, n), began: time.Now()}
+	return &session{config: Config{Note: func(string) {}}, scenario: s, members: make([]member, n), began: time.Now(), over: context.Background()}
 }
 
 // send has a session receive the message of an agent, as it arrives.
@@ -166,7 +166,7 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 				return err
 			}))
 		}
-		a := Agent{Control: rdb, Open: func(ctx context.Context, _ Target) (on loadgen.Servers, release func(), err error) {
+		a := Agent{Control: rdb, Note: func(string) {}, Open: func(ctx context.Context, _ Target) (on loadgen.Servers, release func(), err error) {
 			cancel()
 			return on, nil, ctx.Err()
 		}}

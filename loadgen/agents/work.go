@@ -242,16 +242,12 @@ func (s *session) inject(f loadgen.Fault) error {
 // finish deletes the keys of the run and ends the session.
 func (s *session) finish() {
 	s.ask()
-	err := s.keeper.Close()
+	s.failed = s.keeper.Close()
 	s.faults.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), controlGone)
 	_ = s.witness.Close(ctx) // the results have the error
 	cancel()
 	s.forget()
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	s.failed = err
 	s.end()
 }
 
@@ -298,7 +294,7 @@ func (s *session) metrics() loadgen.Metrics {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.merger.Metrics()
-	m.Running = !s.ended
+	m.Running = s.over.Err() == nil
 	if len(s.members) > 1 {
 		m.Oracles = len(s.members)
 	}
