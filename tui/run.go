@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -53,8 +52,8 @@ type Config struct {
 	Glyphs  string          // one of widget.GlyphSets; default "block"
 	NoMouse bool            // do not capture the mouse
 	Dumb    bool            // the terminal can only move its cursor: no styles, modes or alternate screen
-	Input   io.Reader       // default os.Stdin
-	Output  io.Writer       // default os.Stdout
+	Input   io.Reader
+	Output  io.Writer
 }
 
 // ErrInterrupted is the error of Run after Ctrl-C.
@@ -66,9 +65,6 @@ var ErrInterrupted = errors.New("interrupted")
 func Run(ctx context.Context, w Config) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
-	if w.Output == nil {
-		w.Output = os.Stdout
-	}
 	a := newApp(looking, w)
 	var gone atomic.Bool
 	if f, ok := w.Output.(term.File); ok && term.IsTerminal(f.Fd()) {
@@ -153,11 +149,8 @@ func (p *painter) View() string {
 
 func options(ctx context.Context, w Config, out io.Writer) []tea.ProgramOption {
 	options := []tea.ProgramOption{
-		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), tea.WithOutput(out), // the lowest frequency: see painter
+		tea.WithInput(w.Input), tea.WithOutput(out), tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), // the lowest frequency: see painter
 		tea.WithoutSignalHandler(), // it blocks forever if ctx ends by the same signal
-	}
-	if w.Input != nil {
-		options = append(options, tea.WithInput(w.Input))
 	}
 	if w.Notifier != nil && !w.Dumb {
 		options = append(options, tea.WithReportFocus())
