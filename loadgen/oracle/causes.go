@@ -315,10 +315,7 @@ func (o *Oracle) calm(s span) time.Duration {
 	longest := s.calm(all)
 	for _, w := range s.waits {
 		own := slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return t.Client != Everybody && t.Client != w.client })
-		part := span{from: s.from, to: s.to}
-		if w.from.After(s.from) {
-			part.from = w.from
-		}
+		part := span{from: later(s.from, w.from), to: s.to}
 		if !w.to.IsZero() {
 			part.to = w.to
 		}
@@ -335,9 +332,7 @@ func (s span) calm(troubles []Trouble) time.Duration {
 		if one.lasting {
 			return longest
 		}
-		if one.To.After(s.from) {
-			s.from = one.To
-		}
+		s.from = later(s.from, one.To)
 	}
 	return max(longest, s.to.Sub(s.from))
 }

@@ -243,9 +243,7 @@ func (o *Oracle) Leave(v *Hold, now time.Time) {
 		s.inside = slices.Delete(s.inside, i, i+1)
 		v.left = true
 		end := v.end(now)
-		if end.After(s.freed) {
-			s.freed = end
-		}
+		s.freed = later(s.freed, end)
 		s.busy += max(end.Sub(v.Began), 0)
 		if together, last := v.longestOverlap(s.inside, now); together > 0 {
 			if first, second := inOrder(v, last); !second.granted {

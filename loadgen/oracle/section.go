@@ -165,6 +165,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // longestOverlap returns the longest time for which v and others, as many as the limit,
 // were inside together, and the last of these to enter. The others are in order of
 // entry. It stops when that many have valid leases: later ones were inside together
@@ -183,11 +190,7 @@ func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Durat
 		ends = slices.Insert(ends, i, ended)
 		ends = ends[:min(len(ends), limit)]
 		if len(ends) == limit {
-			began := v.Began
-			if other.Began.After(began) {
-				began = other.Began
-			}
-			if d := earlier(end, ends[limit-1]).Sub(began); d > longest {
+			if d := earlier(end, ends[limit-1]).Sub(later(v.Began, other.Began)); d > longest {
 				longest, last = d, other
 			}
 		}
@@ -419,9 +422,7 @@ func (a *anyHold) changed(by int, ended time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.holds += by
-	if ended.After(a.ended) {
-		a.ended = ended
-	}
+	a.ended = later(a.ended, ended)
 }
 
 // lastHeld returns when a client held any key last.
@@ -456,14 +457,9 @@ func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 	if s.waiting == 0 {
 		return 0
 	}
-	free := s.wanted
-	if s.freed.After(free) {
-		free = s.freed
-	}
+	free := later(s.wanted, s.freed)
 	if o.config.Sets {
-		if held := o.anyHold.lastHeld(now); held.After(free) {
-			free = held
-		}
+		free = later(free, o.anyHold.lastHeld(now))
 	}
 	if n := len(s.inside) - s.limit; n >= 0 { // the key was free when it had fewer holds than it admits
 		ends := make([]time.Time, len(s.inside))
@@ -471,9 +467,7 @@ func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 			ends[i] = v.end(now)
 		}
 		slices.SortFunc(ends, time.Time.Compare)
-		if ends[n].After(free) {
-			free = ends[n]
-		}
+		free = later(free, ends[n])
 	}
 	return now.Sub(free)
 }
