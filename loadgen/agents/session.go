@@ -61,13 +61,10 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 			s.abandon(err)
 		}
 	}()
-	ctx := l.beginOpening(s)
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.cancel(nil)
-		l.opening = nil
-	}()
+	ctx, stop := context.WithCancelCause(l.closing)
+	defer stop(nil)
+	l.wait(s, stop)
+	defer l.wait(nil, nil)
 	soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
 	defer cancel()
 	if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
@@ -99,15 +96,11 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 	return s, nil
 }
 
-// beginOpening makes s the session that waits for agents. The context ends with Stop and
-// Close.
-func (l *Load) beginOpening(s *session) context.Context {
+// wait makes s the session that waits for agents, which cancel ends; nil: there is none.
+func (l *Load) wait(s *session, cancel context.CancelCauseFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancelCause(l.closing)
-	l.opening = s
-	return ctx
+	l.opening, l.cancel = s, cancel
 }
 
 // startIn is the time from the order to start to the start. It is long enough for the order
