@@ -235,7 +235,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 		var near, far [3]net.Conn
 		for node := 1; node <= 2; node++ {
 			theirs, ours := net.Pipe()
-			c, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, node)(t.Context(), "tcp", "x")
+			c, err := w.lane(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, node).Dial(t.Context(), "tcp", "x")
 			check.NoError(t, err)
 			near[node], far[node] = c, theirs
 			defer c.Close()

@@ -295,7 +295,7 @@ type flawedSession struct {
 	form       classic.Form
 	scenario   Scenario
 	id         clientIdentity
-	closeConns func() error // nil: shared connections
+	closeConns func() error // does nothing if they are shared
 }
 
 func openClassic(o sessionConfig) (session, error) {
@@ -319,17 +319,12 @@ func openClassic(o sessionConfig) (session, error) {
 }
 
 func (h flawedSession) as(id clientIdentity) session {
-	h.id, h.closeConns = id, nil
+	h.id, h.closeConns = id, keepConns
 	return h
 }
 
 // close does not release held leases: the historic forms have no such function.
-func (h flawedSession) close() error {
-	if h.closeConns != nil {
-		return h.closeConns()
-	}
-	return nil
-}
+func (h flawedSession) close() error { return h.closeConns() }
 
 func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (*lease, error) {
 	ahead, resumed := h.id.clockAhead(), new(atomic.Int64)

@@ -129,7 +129,7 @@ func over(w *network, rdb RedisClient) (redis.UniversalClient, error) {
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
-		o.Dialer = w.through(o.Dialer, 0)
+		o.Dialer = w.lane(o.Dialer, 0).Dial
 		return redis.NewClusterClient(&o), nil
 	}
 	return nil, fmt.Errorf("the load needs a redis.Client or a redis.ClusterClient, not a %T", rdb)
@@ -142,16 +142,11 @@ func overNode(w *network, c *redis.Client, node int) *redis.Client {
 	if w.impatient {
 		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
 	}
-	o.Dialer = w.through(o.Dialer, node)
+	o.Dialer = w.lane(o.Dialer, node).Dial
 	// go-redis must not share these between two clients.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
-}
-
-// through returns a dialer over the network to a node.
-func (w *network) through(dial netfault.Dialer, node int) netfault.Dialer {
-	return w.lane(dial, node).Dial
 }
 
 // lane adds a part of the network that leads to a node.

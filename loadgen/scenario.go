@@ -184,10 +184,7 @@ func freshPrefix() string { return fmt.Sprintf("load:{%08x}:", rand.Uint32()) }
 // stands for its default and is valid.
 func (s Scenario) Validate() error {
 	s = s.WithDefaults()
-	if err := s.Lock.validate(); err != nil {
-		return err
-	}
-	if err := s.Keys.validate(); err != nil {
+	if err := cmp.Or(s.Lock.validate(), s.Keys.validate()); err != nil {
 		return err
 	}
 	for _, l := range append([]Lock{s.Lock}, s.Versus...) {
@@ -227,10 +224,7 @@ func (s Scenario) Validate() error {
 	if err := s.Think.validate(); err != nil {
 		return fmt.Errorf("think: %w", err)
 	}
-	if err := s.validateExec(); err != nil {
-		return err
-	}
-	return s.validateLists()
+	return cmp.Or(s.validateExec(), s.validateLists())
 }
 
 // maxConns is the limit of Conns. Each takes two connections to a server: for commands
