@@ -26,27 +26,19 @@ func (a *app) exportMenu() *menu {
 		{"a", "ansi", "frame.ansi", "with its colours; cat shows it", func() []byte { return []byte(frame + "\n") }},
 		{"s", "svg", "frame.svg", "an image, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
 	} {
-		c := choice{key: f.key, label: f.label, detail: f.detail}
-		if a.config.Frames == nil {
-			c.disabled = "frames cannot be saved from here"
-		}
-		c.pick = func(*state) (dialog, tea.Cmd) { return nil, saveFrame(a.config.Frames, f.file, f.data) }
-		m.choices = append(m.choices, c)
+		m.choices = append(m.choices, choice{key: f.key, label: f.label, detail: f.detail, pick: func(*state) (dialog, tea.Cmd) {
+			return nil, saveFrame(a.config.Frames, f.file, f.data)
+		}})
 	}
 	return m
 }
 
 // writeScenario saves the current scenario of the load as a file.
 func (a *app) writeScenario() tea.Cmd {
-	switch {
-	case a.run.load == nil:
-		a.reject(noLoad)
-	case a.config.Frames == nil:
-		a.reject("nothing can be saved from here")
-	default:
-		return saveFrame(a.config.Frames, "scenario.yaml", a.run.scenario.Marshal)
+	if a.run.load == nil {
+		return a.reject(noLoad)
 	}
-	return nil
+	return saveFrame(a.config.Frames, "scenario.yaml", a.run.scenario.Marshal)
 }
 
 // plainText returns a frame without colours and trailing blanks.
@@ -126,18 +118,14 @@ func (w *Config) exactCommand(act keyspace.Action, l keyspace.Lock, ttl time.Dur
 
 // copyOf returns the choice to copy a text. A why other than "" disables it.
 func (a *app) copyOf(key, label, text, why string) choice {
-	c := choice{key: key, label: label, disabled: why}
+	c := choice{key: key, label: label, disabled: why, pick: func(*state) (dialog, tea.Cmd) {
+		return nil, copyText(a.config.Clipboard, label, text)
+	}}
 	if !a.privacy.on { // the text is already escaped
 		c.detail = strings.ReplaceAll(text, "\n", "; ")
 	}
 	if !a.privacy.on && why == "" {
 		c.full = text
-	}
-	if a.config.Clipboard == nil {
-		c.disabled = "there is no clipboard here"
-	}
-	c.pick = func(s *state) (dialog, tea.Cmd) {
-		return nil, copyText(a.config.Clipboard, label, text)
 	}
 	return c
 }

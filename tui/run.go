@@ -37,13 +37,13 @@ type Config struct {
 	Writer     Writer             // nil if :write cannot change that
 	Production bool               // require the lock's name before an action, and ask before a rescan
 	Rescan     func()             // scans all keys again, without a limit; nil if that is impossible
-	Clipboard  func(string) error // receives copied text; nil if there is none
-	Frames     FrameSaver         // nil disables saving
-	Player     Player             // nil in a live view
-	Keys       map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
-	Commands   []RowCommand       // commands on a lock
-	Runner     Runner             // nil only if there are no Commands
-	Notifier   Notifier           // nil if the user is never notified
+	Clipboard  func(string) error // receives copied text
+	Frames     FrameSaver
+	Player     Player            // nil in a live view
+	Keys       map[string]string // changed keys of actions; CheckKeys must accept them with Commands
+	Commands   []RowCommand      // commands on a lock
+	Runner     Runner            // nil only if there are no Commands
+	Notifier   Notifier          // nil if the user is never notified
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
