@@ -126,7 +126,6 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		r := w.Results()
 		check.True(t, r.Holds == 2 && r.Proven == 2 && r.Overlaps == 1 && r.Excused == 0 && r.P99 > 0, "%+v", r)
 		var none *witness.Witness
-		none.Flush(t.Context())
 		none.LossBegan(t.Context())()
 	})
 }
