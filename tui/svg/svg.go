@@ -35,12 +35,7 @@ type tile struct {
 // Draw returns an SVG of text, one line per row, in a window of columns×rows cells with a
 // title. It drops what does not fit.
 func Draw(title, text string, columns, rows int) []byte {
-	return draw(title, parse(text, columns, rows))
-}
-
-// draw returns an SVG of the screen in a window with a title.
-func draw(title string, grid [][]cell) []byte {
-	c := &canvas{}
+	c, grid := &canvas{}, parse(text, columns, rows)
 	c.open(title, grid)
 	for y, row := range grid {
 		c.tiles(row, func(x int, one cell) {

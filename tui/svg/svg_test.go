@@ -37,7 +37,7 @@ type image struct {
 func drawnRow(t *testing.T, text string, width int) image {
 	t.Helper()
 	var p image
-	check.NoError(t, xml.Unmarshal(draw("a <title> & more", parse(text, width, 1)), &p))
+	check.NoError(t, xml.Unmarshal(Draw("a <title> & more", text, width, 1), &p))
 	return p
 }
 
@@ -97,7 +97,7 @@ func TestWordsBeginInTheirColumnAndFillTheirCells(t *testing.T) {
 
 func TestSampleIsDrawnAsBefore(t *testing.T) {
 	text := check.Must(os.ReadFile("testdata/sample.ansi"))(t)
-	golden.Check(t, "sample.svg", string(draw("sample", parse(string(text), 40, 6))))
+	golden.Check(t, "sample.svg", string(Draw("sample", string(text), 40, 6)))
 }
 
 func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
