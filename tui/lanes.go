@@ -122,7 +122,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 			name = "waiters"
 		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.text, g.Fit(name, names)).Pad(widget.Style{}, 1)
-		g.Strip(l, widget.Style{}, v.w, append(slices.Clip(behind), one.draw(t, g, v, contended)...))
+		g.Strip(l, v.w, append(slices.Clip(behind), one.draw(t, g, v, contended)...))
 		lines = append(lines, l.String())
 	}
 	if more > 0 {
@@ -235,7 +235,7 @@ func (p *loadPage) lanesBlock(s *state, w, h int) []string {
 		for _, one := range rows {
 			st, word := p.doing(s, n, one)
 			l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.text, g.Fit(s.privacy.owner(one.client), names)).Put(st, g.Fit(word, words))
-			g.Strip(l, widget.Style{}, v.w, append(one.draw(t, g, past, nil), p.markSpans(s, n, one, v, now)...))
+			g.Strip(l, v.w, append(one.draw(t, g, past, nil), p.markSpans(s, n, one, v, now)...))
 			all = append(all, l.String())
 		}
 	}

@@ -320,7 +320,7 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 		contended := n.contended(v)
 		spans = append(s.run.bands(n, v, s.screen.theme.band), spansOf(s.screen.theme, v, contended, n.drawn(), contended, n.overlaps)...)
 	}
-	s.screen.glyphs.Strip(l, widget.Style{}, v.w, spans)
+	s.screen.glyphs.Strip(l, v.w, spans)
 }
 
 // bands returns the times of active faults, to be drawn behind an exact lane.

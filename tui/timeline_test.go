@@ -106,7 +106,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	theme := themeNamed("dark", renderer(termenv.Ascii))
 	for _, one := range all {
 		l := widget.NewLine(v.w)
-		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
+		widget.Blocks().Strip(l, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
 		got = append(got, one.client+ansi.Strip(l.String()))
 	}
 	want := []string{"aA▓✗   ", "b ┄┄B▓ ", "c    ┄┄"}
@@ -341,7 +341,7 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	}
 	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
-	widget.Blocks().Strip(l, widget.Style{}, 10, spansOf(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil, c.lane(permits.ID(), nil, began).drawn(), nil, nil))
+	widget.Blocks().Strip(l, 10, spansOf(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil, c.lane(permits.ID(), nil, began).drawn(), nil, nil))
 	check.Equal(t, ansi.Strip(l.String()), " AB▒▒▒▒▒▒▒", "drawn")
 }
 

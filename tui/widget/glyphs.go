@@ -1,6 +1,7 @@
 package widget
 
 import (
+	"cmp"
 	"math"
 	"reflect"
 	"strings"
@@ -191,7 +192,7 @@ const (
 // Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
 // Clash replaces a label: a Clash must be visible at any zoom. The label of a Shared span is in
 // the first cell of the span that has no label yet.
-func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
+func (g Glyphs) Strip(l *Line, w int, spans []Span) {
 	cells := make([]Cell, max(w, 0))
 	labelled := make([]bool, len(cells))
 	for _, s := range spans {
@@ -213,10 +214,7 @@ func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 		}
 	}
 	for _, c := range cells {
-		if c.Text == "" {
-			c = Cell{blank, " "}
-		}
-		l.Put(c.Style, c.Text)
+		l.Put(c.Style, cmp.Or(c.Text, " "))
 	}
 }
 
