@@ -85,7 +85,7 @@ func (p *loadPage) settingsLine(s *state, w int) string {
 }
 
 // keyState draws who has a key of the load, and for how long.
-func (s *state) keyState(l *widget.Line, key string, n *lane, found *keyspace.Lock) {
+func (s *state) keyState(l *widget.Line, n *lane, found *keyspace.Lock) {
 	t, limit, sound := s.screen.theme, s.run.scenario.Lock.Limit(), s.run.scenario.Lock.Kind.Sound()
 	holder, dead, readers := "", "", []string(nil)
 	if n != nil {

@@ -553,7 +553,7 @@ func TestAMinorityOfVotesHoldsNothing(t *testing.T) {
 		d.app.run.scenario.Lock.Kind = loadgen.Redlock
 		found := &keyspace.Lock{Holders: []keyspace.Holder{{ID: "client-1~a", Label: "client-1"}}, Votes: []keyspace.Vote{{Token: "client-1~a"}, {Token: "client-1~a"}, {}, {}, {}}}
 		l := widget.NewLine(80)
-		d.app.keyState(l, "load:1", &lane{Account: new(holds.Account)}, found)
+		d.app.keyState(l, &lane{Account: new(holds.Account)}, found)
 		check.Contains(t, l.String(), "2 votes left over, 3 needed")
 		check.False(t, strings.Contains(l.String(), "held by"), "%s", l.String())
 		g.addEvents(acquired(1, "load:1", 0))

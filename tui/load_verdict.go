@@ -148,7 +148,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	if s.timeline.reported(key) {
 		lane = s.timeline.lane(ofLoad(key), nil, s.now)
 	}
-	s.keyState(l, key, lane, s.loadLock(key))
+	s.keyState(l, lane, s.loadLock(key))
 	if lane == nil || !s.run.metrics.Running {
 		return
 	}
