@@ -51,6 +51,10 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 			return nil
 		}
 	}
+	by := map[action]int{
+		fieldUp: -1, fieldDown: 1, stepDown: -1, stepUp: 1, fewer: -1, more: 1, shorter: -1, longer: 1,
+		choosePrevious: -1, chooseNext: 1, previousScene: -1, nextScene: 1,
+	}[a]
 	switch a {
 	case startStop:
 		if s.run.awaitsAgents() {
@@ -65,31 +69,25 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		}
 		s.run.launching = true
 		return startLoad(s.run.load)
-	case fieldUp:
-		p.moveField(s, -1)
-	case fieldDown:
-		p.moveField(s, 1)
-	case stepDown:
-		return p.stepField(s, p.selectedField(s), -1)
-	case stepUp:
-		return p.stepField(s, p.selectedField(s), 1)
+	case fieldUp, fieldDown:
+		p.moveField(s, by)
+	case stepDown, stepUp:
+		return p.stepField(s, p.selectedField(s), by)
 	case enter:
 		s.dialog = p.fieldPrompt(s)
 	case more, fewer:
-		return p.stepField(s, fieldNamed("clients"), map[action]int{more: 1, fewer: -1}[a])
+		return p.stepField(s, fieldNamed("clients"), by)
 	case longer, shorter:
-		return p.stepField(s, fieldNamed("hold"), map[action]int{longer: 1, shorter: -1}[a])
-	case chooseNext:
-		p.chooseTarget(s, 1)
-	case choosePrevious:
-		p.chooseTarget(s, -1)
+		return p.stepField(s, fieldNamed("hold"), by)
+	case chooseNext, choosePrevious:
+		p.chooseTarget(s, by)
 	case faultMenu:
 		if !s.run.metrics.Running {
 			return s.reject(s.keymap.named("the clients are not running: {start-stop} starts them"))
 		}
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
-		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
+		return p.nextScene(s, by)
 	case back:
 		switch {
 		case p.opened > 0 && !p.folded(s):
