@@ -294,7 +294,7 @@ func flaws() []flaw {
 			}
 			return b.rdb.Del(ctx, p.key).Err()
 		}, scenario: func(s *Scenario) {
-			s.Lock.Kind, s.Reads, s.Hold, s.Lock.Renew.Off = RW, 0.7, Uniform(100*time.Millisecond, 280*time.Millisecond), true
+			s.Lock.Kind, s.Reads, s.Hold, s.Lock.Renew.Off = RW, 0.7, Dist{Shape: ShapeUniform, Low: 100 * time.Millisecond, High: 280 * time.Millisecond}, true
 		}},
 		{name: "no quorum", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.tryOn(ctx, p, anyNode(2))

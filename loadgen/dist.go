@@ -47,11 +47,6 @@ func Const(d time.Duration) Dist { return Dist{Shape: ShapeConst, Mean: d} }
 // Exp returns the exponential distribution with this mean.
 func Exp(mean time.Duration) Dist { return Dist{Shape: ShapeExp, Mean: mean} }
 
-// Uniform returns the uniform distribution from low to high.
-func Uniform(low, high time.Duration) Dist {
-	return Dist{Shape: ShapeUniform, Low: low, High: high}
-}
-
 // LogNormal returns the log-normal distribution with these percentiles.
 func LogNormal(p50, p99 time.Duration) Dist {
 	return Dist{Shape: ShapeLogNormal, Low: p50, High: p99}

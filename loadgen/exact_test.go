@@ -132,7 +132,7 @@ func TestDistributionsHaveTheirParameters(t *testing.T) {
 	}{
 		{Const(20 * ms), 20 * ms, 20 * ms, 20 * ms},
 		{Exp(20 * ms), 13_863 * time.Microsecond, 92_103 * time.Microsecond, 20 * ms},
-		{Uniform(10*ms, 50*ms), 30 * ms, 49_600 * time.Microsecond, 30 * ms},
+		{Dist{Shape: ShapeUniform, Low: 10 * ms, High: 50 * ms}, 30 * ms, 49_600 * time.Microsecond, 30 * ms},
 		{LogNormal(20*ms, 400*ms), 20 * ms, 400 * ms, 0},
 		{Bimodal(5*ms, 500*ms, 0.05), 5 * ms, 500 * ms, 29_750 * time.Microsecond},
 	} {

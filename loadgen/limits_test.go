@@ -55,7 +55,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			[]Scenario{{Depth: -1}, {Depth: 101, Lock: Lock{Kind: Reentrant}}, {Depth: 2}, {Depth: 2, Lock: Lock{Kind: Fair}}},
 		},
 		{"conns", []Scenario{{Conns: 1}, {Conns: 1000}}, []Scenario{{Conns: -1}, {Conns: 1001}}},
-		{"hold", []Scenario{{Hold: Const(0)}, {Hold: Uniform(day, day)}}, []Scenario{{Hold: Const(-1)}, {Hold: Uniform(day, day+1)}, {Hold: Uniform(2, 1)}, {Hold: Dist{Shape: "odd"}}}},
+		{"hold", []Scenario{{Hold: Const(0)}, {Hold: Dist{Shape: ShapeUniform, Low: day, High: day}}}, []Scenario{{Hold: Const(-1)}, {Hold: Dist{Shape: ShapeUniform, Low: day, High: day + 1}}, {Hold: Dist{Shape: ShapeUniform, Low: 2, High: 1}}, {Hold: Dist{Shape: "odd"}}}},
 		{"think", []Scenario{{Think: LogNormal(1, 1)}, {Think: Bimodal(0, 0, 1)}}, []Scenario{{Think: LogNormal(0, 1)}, {Think: Bimodal(0, 0, 1.01)}, {Think: Bimodal(0, 0, -0.01)}}},
 		{
 			"keys",

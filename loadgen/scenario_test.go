@@ -70,7 +70,7 @@ func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
 		parsed(t, example),
 		parsed(t, example).WithDefaults(),
 		Scenario{Name: "x: \"y\"\n#z"}.WithDefaults(),
-		{Name: "rw", Lock: Lock{Kind: RW}, Reads: 0.85, Depth: 3, Hold: Bimodal(time.Millisecond, time.Second, 0.07), Think: Uniform(0, time.Second)},
+		{Name: "rw", Lock: Lock{Kind: RW}, Reads: 0.85, Depth: 3, Hold: Bimodal(time.Millisecond, time.Second, 0.07), Think: Dist{Shape: ShapeUniform, Low: 0, High: time.Second}},
 		{Name: "skew", Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -90 * time.Second, Client: 2}, {Kind: Crash, Before: "GET"}}},
 	} {
 		check.DeepEqual(t, parsed(t, string(s.Marshal())), s, "%s", s.Marshal())
