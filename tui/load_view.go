@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -53,20 +52,15 @@ const middleLeast = 7
 
 // middleBlock draws the form, the outcomes if they fit, and the charts, in h lines.
 func (p *loadPage) middleBlock(s *state, w, h int) []string {
-	narrow, v := leftWidth(w), s.outcomesWidth(w)
+	narrow, v := leftWidth(w), 0 // v is the width of the column of outcomes
+	if w >= roomForOutcomes {
+		v = 30
+	}
 	rightSide := p.rightColumn(s, w-narrow-v, h)
 	if v > 0 {
 		rightSide = widget.JoinHorizontal(p.outcomesBlock(s, v-2), v-2, rightSide, w-narrow-v)
 	}
 	return filled(widget.JoinHorizontal(p.form(s, narrow-2, h), narrow-2, rightSide, w-narrow), w, h)[:max(0, h)]
-}
-
-// outcomesWidth returns the width of the column of outcomes, or 0.
-func (s *screen) outcomesWidth(w int) int {
-	if w < roomForOutcomes {
-		return 0
-	}
-	return 30
 }
 
 // rightColumn draws the charts above the clients.
@@ -155,8 +149,12 @@ func (s *state) outcomes() []outcome {
 	t, figures := s.screen.theme, s.run.metrics.Figures()
 	var all []outcome
 	add := func(name, figure string, st widget.Style, quiet bool) { // quiet: hidden while zero
-		if v, known := figures[figure]; known && (v > 0 || !quiet) {
-			all = append(all, outcome{name, figures.Text(figure), s.ifAny(int64(math.Ceil(v)), st), v == 0})
+		v, known := figures[figure]
+		if v == 0 {
+			st = t.dim
+		}
+		if known && (v > 0 || !quiet) {
+			all = append(all, outcome{name, figures.Text(figure), st, v == 0})
 		}
 	}
 	for _, f := range []struct {
@@ -186,14 +184,6 @@ func (p *loadPage) outcomesBlock(s *state, w int) []string {
 		all = append(all, s.metricLine(w, f.name, f.style, f.value))
 	}
 	return all
-}
-
-// ifAny returns st, or the dim style for zero.
-func (s *screen) ifAny(n int64, st widget.Style) widget.Style {
-	if n == 0 {
-		return s.theme.dim
-	}
-	return st
 }
 
 // axis is the width left of a chart, for its labels.
