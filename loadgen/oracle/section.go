@@ -267,11 +267,10 @@ func (o *Oracle) confirm(v *Hold, now time.Time) {
 
 // countStreak counts acquires in a row.
 func (s *criticalSection) countStreak(client int) {
-	if client == s.last {
-		s.streak++
-	} else {
-		s.last, s.streak = client, 1
+	if client != s.last {
+		s.last, s.streak = client, 0
 	}
+	s.streak++
 	if s.waiting > 0 {
 		s.best = max(s.best, s.streak)
 	}
