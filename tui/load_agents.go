@@ -135,7 +135,14 @@ func (p *loadPage) agentsBlock(s *state, w, rows int) []string {
 	if s.run.awaitsAgents() {
 		lines = append(lines, s.fitted(w, 1, t.warn, s.run.arrivals()+s.keymap.named("; {start-stop} ends the wait")))
 	}
-	lines = append(lines, s.witnessLine(w)...)
+	if r := s.run.agents.witness; r != nil { // it sees the clients of all agents
+		st := t.text
+		if s.provenOverlaps() > 0 {
+			st = t.bad
+		}
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "witness ")
+		lines = append(lines, l.Put(st, g.FitEnd(s.redactLoad(r.String()), l.Rest()-1)).String())
+	}
 	return append(lines, s.incompleteLines(w)...)
 }
 
@@ -182,21 +189,6 @@ func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string
 	}
 	st := map[phase]widget.Style{lostAgent: t.bad, stoppedAgent: t.dim, readyAgent: t.warn, runningAgent: t.good}[now]
 	return l.Put(st, "  "+now.String()).String()
-}
-
-// witnessLine draws the result of the witness, which sees the clients of all agents.
-func (s *state) witnessLine(w int) []string {
-	r := s.run.agents.witness
-	if r == nil {
-		return nil
-	}
-	t := s.screen.theme
-	st := t.text
-	if s.provenOverlaps() > 0 {
-		st = t.bad
-	}
-	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "witness ")
-	return []string{l.Put(st, s.screen.glyphs.FitEnd(s.redactLoad(r.String()), l.Rest()-1)).String()}
 }
 
 // provenOverlaps returns the number of overlaps that the witness has found, without those after a
