@@ -85,7 +85,7 @@ func formatOf(f keyspace.Format) jsonFormat {
 		j.CanRelease, j.CanExtend, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
 	}
 	sure := keyspace.No
-	for _, s := range f.Samples {
+	for _, s := range formats.Samples(f.Name) {
 		sure = max(sure, s.Want.Confidence)
 		if !slices.Contains(j.Kinds, s.Want.Kind) {
 			j.Kinds = append(j.Kinds, s.Want.Kind)

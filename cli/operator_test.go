@@ -69,7 +69,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	rdb := clientWith(t, child.Addr(), server.ClientOptions{NoRetry: true})
 	rounds, tried := testtier.Size(1, 1, 100), 0
 	for _, f := range formats.All() {
-		i := slices.IndexFunc(f.Samples, func(s keyspace.Sample) bool {
+		i := slices.IndexFunc(formats.Samples(f.Name), func(s keyspace.Sample) bool {
 			return len(s.Want.Holders) > 0 && s.Want.Confidence != keyspace.Possible
 		})
 		if f.Actions == nil || i < 0 {
@@ -77,7 +77,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 		}
 		tried++
 		for range rounds {
-			actWithBlockedWaiters(t, child, rdb, f, f.Samples[i])
+			actWithBlockedWaiters(t, child, rdb, f, formats.Samples(f.Name)[i])
 		}
 	}
 	t.Logf("%d rounds of %d formats", rounds, tried)
@@ -191,7 +191,7 @@ func mixedLocks(t *testing.T, rdb server.Client) (keys []string) {
 	now := rdb.Time(t.Context()).Val()
 	of := make(map[string]bool)
 	for _, f := range formats.All() {
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			w := s.Want
 			if len(keys) == 20 || len(w.Holders) != 1 || !w.Holders[0].Since.IsZero() || s.TTL == 0 || w.Confidence < keyspace.Likely || w.Stamped || f.Actions == nil || f.Actions.Extend == "" || of[f.Name+"/2"] {
 				continue

@@ -75,9 +75,6 @@ type Format struct {
 	// ReleaseChannel is where the library publishes releases. Nil: it does not, or not
 	// reliably.
 	ReleaseChannel *ReleaseChannel
-	// Samples are states that the library leaves on a server. They are tests, demo data and
-	// documentation.
-	Samples []Sample
 }
 
 // About says what a format is.
@@ -221,7 +218,7 @@ func (e Entry) Truncated() bool {
 }
 
 // Sample is a state that a library leaves on a server, and the lock that it must decode
-// to.
+// to: a test, data of the demo and documentation. The file formats/samples has them.
 //
 // Arguments of the commands, and the IDs of the wanted lock, may contain placeholders
 // for the server's time plus an offset in ms: {ms+30000} is that time in ms, {s+30000}

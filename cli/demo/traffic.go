@@ -55,7 +55,7 @@ func newTraffic(ctx context.Context, rdb server.Client) (*traffic, error) {
 		if !isShown(f.Name) {
 			continue
 		}
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			a := &fakeOwner{sample: s}
 			if err := a.acquire(ctx, rdb); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", f.Name, s.Name, err)

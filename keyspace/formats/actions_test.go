@@ -274,7 +274,7 @@ func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 
 // counts reports whether a format shows how often a lock was entered.
 func counts(f keyspace.Format) bool {
-	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Depth() > 1 })
+	return slices.ContainsFunc(formats.Samples(f.Name), func(s keyspace.Sample) bool { return s.Want.Depth() > 1 })
 }
 
 // heard runs f and returns the messages that are published while it runs, by channel.
@@ -404,7 +404,7 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 	rdb := connect(t, servertest.RedisForTest(t).Addr())
 	for _, f := range everyFormat {
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			if f.Actions == nil || len(s.Want.Holders) < 2 {
 				continue
 			}

@@ -81,7 +81,7 @@ func TestEachFormatKnowsTheAttemptsOfItsLibrary(t *testing.T) {
 		}
 		all := sent[f.Name]
 		if all == nil { // SET NX of the sample
-			s := formats.At(f.Samples[0], time.UnixMilli(1_795_534_837_691))
+			s := formats.At(formats.Samples(f.Name)[0], time.UnixMilli(1_795_534_837_691))
 			args := append(slices.Clone(s.Commands[0]), "NX")
 			token, ok := f.Attempt(args, args[1])
 			check.True(t, ok && token == args[2], "%s: %q is an attempt: %v, with the token %q", f.Name, args, ok, token)

@@ -37,7 +37,6 @@ func getset() keyspace.Format {
 		}
 		return l, sure
 	}
-	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }
 
@@ -52,12 +51,6 @@ func hashReentrant() keyspace.Format {
 		Match:   looksLikeLock,
 		Decode:  decodeHashReentrant,
 		Actions: countActions(nil, ""),
-		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
-			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "billing-3:main", Depth: 2}},
-		},
-			"HSET lock:invoice:2026-118 billing-3:main 2",
-			"PEXPIRE lock:invoice:2026-118 45000")},
 	}
 }
 
@@ -116,11 +109,6 @@ func stampRW() keyspace.Format {
 			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
 		},
 		Actions: hashRWActions(""),
-		Samples: []keyspace.Sample{sample("read just now, written before", 0, keyspace.Lock{
-			Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "{ms-1000}", Depth: 1, Mode: keyspace.Read}},
-		},
-			"HSET rwlock:prices read {ms-1000} write {ms-90000}")},
 	}
 }
 
@@ -149,12 +137,6 @@ func hashRW() keyspace.Format {
 			return keyspace.Holder{ID: m.Value, Depth: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
 		}),
 		Actions: hashRWActions("hold_extend"),
-		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
-			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: "billing-3:main", Depth: 1, Mode: keyspace.Write}},
-		},
-			"HSET rwlock:stock w billing-3:main",
-			"PEXPIRE rwlock:stock 30000")},
 	}
 }
 
@@ -205,7 +187,6 @@ func readWriteKeys() keyspace.Format {
 			ForceRelease: script("keys_check", "keys_release"),
 			Extend:       script("keys_check", "keys_extend"),
 		},
-		Samples: readWriteKeysSamples(),
 	}
 }
 
@@ -246,17 +227,6 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	return l, keyspace.Likely
 }
 
-func readWriteKeysSamples() []keyspace.Sample {
-	reader := opaqueSample("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
-	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
-	broken := opaqueSample("broken: held for reading and for writing at the same time", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
-	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
-	broken.Want.Kind = keyspace.RW
-	broken.Want.Holders = []keyspace.Holder{{ID: "1", Depth: 1, Mode: keyspace.Write}, {ID: "1", Depth: 1, Mode: keyspace.Read}}
-	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at the same time"}
-	return []keyspace.Sample{reader, broken}
-}
-
 // oversized is the format of values that are too big for a lock although their name
 // suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
@@ -273,11 +243,6 @@ func oversized() keyspace.Format {
 			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: []string{sizeOf(e) + " is too big for a lock"}}
 			return l, keyspace.Possible
 		},
-		Samples: []keyspace.Sample{sample("a string of 5000 bytes", 0, keyspace.Lock{
-			Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-			Evidence: []string{"a string of 5000 bytes is too big for a lock"},
-		},
-			"SETRANGE lock:archive 4999 x")},
 	}
 }
 
@@ -321,9 +286,6 @@ func redissonCount() keyspace.Format {
 			l.Evidence = []string{"clients subscribe to the channel of a Redisson " + string(l.Kind) + " of that name"}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{sample("three permits left", 0,
-			keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
-			"SET desks 3")},
 	}
 }
 
@@ -387,11 +349,5 @@ func dramatiq() keyspace.Format {
 			l.Holders = []keyspace.Holder{{ID: "permits", Label: "permits", Depth: out}} // for all permits in use
 			return l, keyspace.Possible
 		},
-		Samples: []keyspace.Sample{sample("two permits are in use", dramatiqTTL, keyspace.Lock{
-			Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-			Evidence: []string{"2 permits would be in use"},
-			Holders:  []keyspace.Holder{{ID: "permits", Label: "permits", Depth: 2}},
-		},
-			"SET pdf-workers 2 PX 900000")},
 	}
 }

@@ -23,45 +23,33 @@ func byName() []keyspace.Format {
 			queue, rest, unique := strings.Cut(key, "}:unique:")
 			digest := strings.LastIndexByte(rest, ':') + 1
 			return unique && digest > 0 && strings.Contains(queue, "asynq:{") && (digest == len(rest) || isHex(rest[digest:], 32))
-		}, about("asynq", "asynq", "github.com/hibiken/asynq@785bb7208c: internal/base/base.go", "the name is asynq:{queue}:unique:, a task's type and a digest"),
-			opaqueSample("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
-				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),
-			opaqueSample("a task without a payload", "asynq:{default}:unique:db:vacuum:", "nightly-vacuum", keyspace.Certain, time.Hour)),
+		}, about("asynq", "asynq", "github.com/hibiken/asynq@785bb7208c: internal/base/base.go", "the name is asynq:{queue}:unique:, a task's type and a digest")),
 		stringLock{token: written("", `^(\d{1,10})_(\d{1,19})$`, "process $1, goroutine $2"), sure: needsTTL(keyspace.Certain)}.under("REDIS_LOCK_PREFIX_",
 			about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock@0a735ab2dd: lock.go",
-				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine"),
-			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
+				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine")),
 		// Periodic tasks in Go's machinery: the time of the next run in ns. The library never deletes the key; old versions
 		// use the same number as the TTL.
 		endsUnder("machinery_lock_", keyspace.Certain, func(v string) (time.Time, bool) { return timeIn(v), digits(v, 19, 19) }, about("machinery", "machinery", "github.com/RichardKnop/machinery@v2.0.16: v1/locks/redis/redis.go",
-			"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
-			endsItself("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", time.Hour, whyByValue)),
+			"the name begins with machinery_lock_, and the value is a time in nanoseconds")),
 		endsUnder("cronlock.", keyspace.Certain, atSeconds, about("cronlock", "cronlock", "github.com/kvz/cronlock@04f9fb3e18: cronlock",
-			"the name begins with cronlock., and the value is a time in seconds"),
-			endsItself("a job that runs", "cronlock."+sampleHex2, "{s+86000000}", 86000*time.Second, whyByValue)),
+			"the name begins with cronlock., and the value is a time in seconds")),
 		endsUnder("RedisMutex:", keyspace.Certain, atSeconds, about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex@v4.0.2: lib/redis_mutex.rb",
-			"the name begins with RedisMutex:, and the value is a time in seconds"),
-			endsItself("held", "RedisMutex:Order:4711", "{f+8000}", 8*time.Second, whyByValue)),
+			"the name begins with RedisMutex:, and the value is a time in seconds")),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
 		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Likely)}.under("mutex:",
 			about("redis-semaphore-mutex", "redis-semaphore", "github.com/swarthy/redis-semaphore@v5.7.0: src/RedisMutex.ts",
-				"the name begins with mutex:, and the value is a UUID"),
-			labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Likely, 10*time.Second)),
-			opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Likely, 10*time.Second)),
+				"the name begins with mutex:, and the value is a UUID")),
 		redisSemaphore(),
 		// Hangfire.Redis.StackExchange: a UUID that is the same in all locks of a process.
 		opaque(isUUID, needsTTL(keyspace.Certain)).under("{hangfire}: hangfire:",
 			about("hangfire", "Hangfire.Redis.StackExchange", "github.com/marcoCasamento/Hangfire.Redis.StackExchange@da8e39a33d: RedisLock.cs",
-				"the name begins with {hangfire}:, and the value is a UUID"),
-			opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)),
+				"the name begins with {hangfire}:, and the value is a UUID")),
 		bullmq(),
 		unchecked(endsUnder("lock.", keyspace.Likely, atMilli, about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock@89b6acfc1f: index.js",
-			"the name begins with lock., and the value is a time in ms"),
-			opaqueSample("held", "lock.sitemap", "{ms+20001}", keyspace.Likely, 20*time.Second))),
+			"the name begins with lock., and the value is a time in ms"))),
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("redis-promise-lock:",
 			about("redis-promise-lock", "redis-promise-lock", "github.com/julian91/redis-promise-lock@42f34ad506: src/lock.ts",
-				"the name begins with redis-promise-lock:"),
-			opaqueSample("held", "redis-promise-lock:invoices", `{"lockedSince":"{iso-2000}"}`, keyspace.Certain, 3*time.Second))),
+				"the name begins with redis-promise-lock:"))),
 		simpleRedisMutex(),
 		// node-resque's plugins JobLock and QueueLock: the deadline in seconds, under a name that ends
 		// with the arguments of the job.
@@ -70,127 +58,100 @@ func byName() []keyspace.Format {
 				"the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds"),
 			Match:   func(key string) bool { return strings.HasSuffix(key, "]") && jobWithArguments.MatchString(key) },
 			Actions: valueActions(),
-			Samples: []keyspace.Sample{
-				opaqueSample("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
-			},
 		})),
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.where(
 			func(key string) bool {
 				return strings.HasSuffix(key, "redbeat:lock") || strings.HasSuffix(key, "redbeat::lock")
 			},
 			about("redbeat", "celery-redbeat", "github.com/sibson/redbeat@a7fd9e9a7b: redbeat/schedulers.py",
-				"the name is that of redbeat's lock, and the value a UUID that contains the time"),
-			opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)),
+				"the name is that of redbeat's lock, and the value a UUID that contains the time")),
 		unchecked(stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("qo_",
 			about("celery-once", "celery-once", "github.com/cameronmaske/celery-once@3.0.0: celery_once/backends/redis.py",
-				"the name begins with qo_, and the value is a UUID that contains the time"),
-			opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour))),
+				"the name begins with qo_, and the value is a UUID that contains the time"))),
 		stringLock{token: timedHex, sure: fixed(keyspace.Likely)}.under("_lock",
 			about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache@rel_1_5_0: dogpile/cache/backends/redis.py",
-				"the name begins with _lock, and the value is a UUID that contains the time"),
-			opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Likely, 20*time.Second)),
+				"the name begins with _lock, and the value is a UUID that contains the time")),
 		// Waiters block on a list, which exists only for a moment after
 		// a release, or remains. 24 hexadecimal digits are an object ID.
 		blockingOn("lock-signal:", time.Second, true, opaque(func(s string) bool {
 			return len(s) == 24 && only(s, "+/") && !isHex(strings.ToLower(s), 24)
 		}, fixed(keyspace.Likely)).under("lock:",
 			about("python-redis-lock", "python-redis-lock", "github.com/ionelmc/python-redis-lock@e448f12f49: src/redis_lock/__init__.py",
-				"the name begins with lock:, and the value is base64 of 18 bytes"),
-			opaqueSample("without a timeout", "lock:feed:atom", "bT9zQ0hXa2p4Vm1yTn+cAb3d", keyspace.Likely, 0),
-			opaqueSample("with a timeout", "lock:feed:rss", "Rk1sUnZ2L0dpYnE4d3BxZz0x", keyspace.Likely, 30*time.Second))),
+				"the name begins with lock:, and the value is base64 of 18 bytes"))),
 		blockingOn("lock.event:", 0, false, opaque(func(v string) bool { return isRaw(v, 32) }, fixed(keyspace.Likely)).under("lock:",
-			about("walrus", "walrus", "github.com/coleifer/walrus@0.9.7: walrus/lock.py", "the name begins with lock:, and the value is 32 raw bytes"),
-			opaqueSample("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Likely, 20*time.Second))),
+			about("walrus", "walrus", "github.com/coleifer/walrus@0.9.7: walrus/lock.py", "the name begins with lock:, and the value is 32 raw bytes"))),
 		unchecked(huey()),
 		// huey's locks if results expire: a key for each lock.
 		unchecked(opaque(func(v string) bool { return len(v) < probeBytes }, fixed(keyspace.Certain)).where(
 			func(key string) bool { return strings.Contains(key, "huey.r.") && strings.Contains(key, ".lock.") },
-			about("huey-expire", "huey", "github.com/coleifer/huey@3.3.0: huey/api.py, huey/storage.py", "the name begins with huey.r. and contains .lock."),
-			opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0))),
+			about("huey-expire", "huey", "github.com/coleifer/huey@3.3.0: huey/api.py, huey/storage.py", "the name begins with huey.r. and contains .lock."))),
 		// celery-singleton, which queues a task only once: the task's ID, by default without a TTL.
 		unchecked(opaque(anyToken, fixed(keyspace.Certain)).where(hasDigest("SINGLETONLOCK_", 32),
 			about("celery-singleton", "celery-singleton", "github.com/steinitzu/celery-singleton@4ee161853d: celery_singleton/singleton.py",
-				"the name is SINGLETONLOCK_ and a digest"),
-			opaqueSample("a task in the queue", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0))),
+				"the name is SINGLETONLOCK_ and a digest"))),
 		// The lock that elects the worker which schedules a queue of Python's rq.
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("rq:scheduler-lock:",
-			about("rq-scheduler", "rq", "github.com/rq/rq@aa666a8a60: rq/scheduler.py", "the name begins with rq:scheduler-lock:"),
-			opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second))),
+			about("rq-scheduler", "rq", "github.com/rq/rq@aa666a8a60: rq/scheduler.py", "the name begins with rq:scheduler-lock:"))),
 		unchecked(opaque(anyToken, needsTTL(keyspace.Certain)).under("rq:clean_registries:",
-			about("rq-maintenance", "rq", "github.com/rq/rq@aa666a8a60: rq/queue.py", "the name begins with rq:clean_registries:"),
-			opaqueSample("a worker cleans the registries of a queue", "rq:clean_registries:default", "1", keyspace.Certain, 899*time.Second))),
+			about("rq-maintenance", "rq", "github.com/rq/rq@aa666a8a60: rq/queue.py", "the name begins with rq:clean_registries:"))),
 		// The job locks of Python's arq. A worker sets the flag.
 		unchecked(opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).under("arq:in-progress:",
 			about("arq", "arq", "github.com/python-arq/arq@v0.26.1: arq/worker.py",
-				"the name begins with arq:in-progress:, and the value is 1"),
-			opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute))),
+				"the name begins with arq:in-progress:, and the value is 1"))),
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4 && isHex(v, 32)
 		}, needsTTL(keyspace.Likely)).where(begins("l:"), // behind a namespace, the name says nothing
 			about("sentry", "Sentry", "github.com/getsentry/sentry@02026f58e8: src/sentry/utils/locking/backends/redis.py",
-				"the name begins with l:, and the value is a UUID without dashes"),
-			opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)),
+				"the name begins with l:, and the value is a UUID without dashes")),
 		// .NET's RedLock.net and Python's pottery.
 		opaque(isUUID, needsTTL(keyspace.Likely)).under("redlock:",
 			about("redlock-net", "RedLock.net, pottery", "github.com/samcook/RedLock.net@release-2.3.2: RedLockNet.SERedis/RedLock.cs; github.com/brainix/pottery@e2f40424c9: pottery/redlock.py",
-				"the name begins with redlock:, and the value is a UUID"),
-			opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Likely, 30*time.Second)),
+				"the name begins with redlock:, and the value is a UUID")),
 		opaque(anyToken, needsTTL(keyspace.Likely)).where(func(key string) bool {
 			before, rest, ok := strings.Cut(key, "trigger_lock:")
 			return strings.HasSuffix(key, "lock") && strings.Contains(key, "quartz") || ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
-		}, about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore@quartz-redis-jobstore-1.2.0: RedisJobStoreSchema.java, AbstractRedisStorage.java", "the name has trigger_lock:, a group and a name, or quartz and ends in lock"),
-			opaqueSample("the store is being changed", "quartz_lock", sampleUUID2, keyspace.Likely, 30*time.Second),
-			opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Likely, 10*time.Minute)),
+		}, about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore@quartz-redis-jobstore-1.2.0: RedisJobStoreSchema.java, AbstractRedisStorage.java", "the name has trigger_lock:, a group and a name, or quartz and ends in lock")),
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4
 		}, needsTTL(keyspace.Certain)).under("lock4j:",
 			about("lock4j", "lock4j", "github.com/baomidou/lock4j@v2.2.6: RedisTemplateLockExecutor.java",
-				"the name begins with lock4j:, and the value is a UUID without dashes"),
-			opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)),
+				"the name begins with lock4j:, and the value is a UUID without dashes")),
 		// Java's alturkovic/distributed-lock: a UUID, the same in all keys of one acquire.
 		opaque(isUUID, needsTTL(keyspace.Likely)).under("distributed_lock:",
 			about("alturkovic", "alturkovic/distributed-lock", "github.com/alturkovic/distributed-lock@3.0.0: SimpleRedisLock.java",
-				"the name begins with distributed_lock:, and the value is a UUID"),
-			opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Likely, 10*time.Second)),
+				"the name begins with distributed_lock:, and the value is a UUID")),
 		opaque(isUUID, needsTTL(keyspace.Certain)).under("CSRedisClientLock: RedisClientLock:",
 			about("csredis", "csredis, FreeRedis", "github.com/2881099/csredis@96d0e8d10b: src/CSRedisCore/CSRedisClient.cs; github.com/2881099/FreeRedis@8ebda12bc6: src/FreeRedis/RedisClient/Modules/Lock.cs",
-				"the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID"),
-			opaqueSample("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)),
+				"the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID")),
 		laravel(),
 		// PHP's php-lock/lock: 16 random bytes and a digest, in hexadecimal. By default the key expires after 1000
 		// years.
 		opaque(func(v string) bool { return isHex(v, 64) }, needsTTL(keyspace.Certain)).under("php-malkusch-lock:",
 			about("php-lock", "php-lock/lock", "github.com/php-lock/lock@3.1.1: src/Mutex/RedisMutex.php",
-				"the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits"),
-			opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)),
+				"the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits")),
 		stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}.where(func(key string) bool {
 			return strings.HasSuffix(key, "_LOCK") && strings.Contains(key, "PHPREDIS_SESSION:")
-		}, about("phpredis", "phpredis", "github.com/phpredis/phpredis@0fe45d24d4: redis_session.c", "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process"),
-			opaqueSample("a request that runs", "PHPREDIS_SESSION:k3v9q1sess_LOCK", "web-02|913", keyspace.Certain, 30*time.Second)),
+		}, about("phpredis", "phpredis", "github.com/phpredis/phpredis@0fe45d24d4: redis_session.c", "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process")),
 		opaque(func(v string) bool { return len(v) == 20 && only(v, "-_") }, needsTTL(keyspace.Likely)).where(func(key string) bool { return isHex(key, 37) },
-			about("yii2", "yii2-redis", "github.com/yiisoft/yii2-redis@2.1.2: src/Mutex.php", "the name is 37 hexadecimal digits, and the value 20 random characters"),
-			opaqueSample("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)),
+			about("yii2", "yii2-redis", "github.com/yiisoft/yii2-redis@2.1.2: src/Mutex.php", "the name is 37 hexadecimal digits, and the value 20 random characters")),
 		nextcloud(),
 		unchecked(opaque(isUUID, needsTTL(keyspace.Certain)).under("activejob_uniqueness:",
 			about("activejob-uniqueness", "activejob-uniqueness", "github.com/veeqo/activejob-uniqueness@v0.4.0: lib/active_job/uniqueness/lock_key.rb",
-				"the name begins with activejob_uniqueness:, and the value is a UUID"),
-			opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour))),
+				"the name begins with activejob_uniqueness:, and the value is a UUID"))),
 		redisSemaphoreRB(),
 		sidekiqUniqueJobs(),
 		mlanett(),
 		unchecked(resqueLock()),
 		unchecked(endsUnder("lonely_job:", keyspace.Certain, atSeconds, about("resque-lonely-job", "resque-lonely_job", "github.com/wallace/resque-lonely_job@v1.1.3: lib/resque-lonely_job.rb",
-			"the name is lonely_job: and a queue, and the value a time in seconds"), endsItself("a job that runs", "lonely_job:imports", "{s+432000000}", 432000*time.Second, whyByValue))),
+			"the name is lonely_job: and a queue, and the value a time in seconds"))),
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.where(ends("resque_scheduler_master_lock"),
 			about("resque-scheduler", "resque-scheduler", "github.com/resque/resque-scheduler@v5.0.0: lib/resque/scheduler/lock/base.rb",
-				"the name ends in resque_scheduler_master_lock, and the value is host:process"),
-			opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)),
+				"the name ends in resque_scheduler_master_lock, and the value is host:process")),
 		opaque(isUUID, needsTTL(keyspace.Certain)).under("gitlab:exclusive_lease:",
 			about("gitlab", "GitLab", "github.com/gitlabhq/gitlabhq@017a6c129d: lib/gitlab/exclusive_lease.rb",
-				"the name begins with gitlab:exclusive_lease:, and the value is a UUID"),
-			opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)),
+				"the name begins with gitlab:exclusive_lease:, and the value is a UUID")),
 		goRedislockFair(),
 	}
 }

@@ -43,7 +43,7 @@ func TestTheExactCommandReleasesALockOnce(t *testing.T) {
 	addr := servertest.RedisForTest(t).Addr()
 	rdb := connect(t, addr)
 	for _, f := range everyFormat {
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			if f.Actions == nil || len(s.Want.Holders) == 0 {
 				continue
 			}

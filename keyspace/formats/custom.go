@@ -27,7 +27,6 @@ func customString() keyspace.Format {
 		},
 		Decode:  decodeCustomString,
 		Actions: tokenActions(),
-		Samples: customStringSamples(),
 	}
 }
 
@@ -101,23 +100,6 @@ func customHash() keyspace.Format {
 		},
 		Decode:  decodeCustomHash,
 		Actions: fieldActions(),
-		Samples: []keyspace.Sample{
-			sample("one hold", time.Minute, keyspace.Lock{
-				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Depth: 2}},
-				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
-			},
-				"DEL claim:task:31",
-				"HSET claim:task:31 owner web-3:31 at {ms-7000} count 2",
-				"PEXPIRE claim:task:31 60000"),
-			sample("an owner for each of two jobs", 0, keyspace.Lock{
-				Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Depth: 1}, {ID: "import=web-2:17", Label: "web-2:17", Depth: 1}},
-				Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
-			},
-				"DEL running-jobs",
-				"HSET running-jobs backup web-1:4242 import web-2:17"),
-		},
 	}
 }
 
@@ -235,13 +217,6 @@ func customZset() keyspace.Format {
 		Related:  beside("zset", ownersOf),
 		Decode:   decodeCustomZset,
 		Actions:  memberActions(inZset, ""),
-		Samples: []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
-			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Depth: 1}, {ID: "web-2:17", Depth: 1}},
-			Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
-		},
-			"DEL sem:render",
-			"ZADD sem:render {ms-4000} web-3:31 {ms+12000} web-1:4242 {ms+20000} web-2:17")},
 	}
 }
 
@@ -316,31 +291,5 @@ func customSet() keyspace.Format {
 			return l, sure
 		},
 		Actions: memberActions(inSet, "hold_extend"),
-		Samples: []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{
-			Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Depth: 1}, {ID: "web-2:17", Depth: 1}},
-			Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
-		},
-			"DEL gpu:holders",
-			"SADD gpu:holders web-1:4242 web-2:17",
-			"PEXPIRE gpu:holders 60000")},
-	}
-}
-
-func customStringSamples() []keyspace.Sample {
-	own := func(name, key, value, label string, ttl time.Duration, why ...string) keyspace.Sample {
-		s := held(name, key, value, label, ttl)
-		s.Want.Kind, s.Want.Confidence, s.Want.Evidence = keyspace.Unknown, keyspace.Possible, why
-		return s
-	}
-	return []keyspace.Sample{
-		own("a worker", "processing:upload:9981", "worker-7", "", 5*time.Minute,
-			`"processing" in the name suggests exclusive use`, "the value is the name of a process"),
-		own("an object", "export:42:in-progress", `{"owner":"api-2:17","job":"export"}`, "api-2:17", 10*time.Minute,
-			`"in-progress" in the name suggests exclusive use`, "the value is an object with an owner"),
-		own("the time of its begin", "cron:nightly:running", "{iso-40000}", "", time.Hour,
-			`"running" in the name suggests exclusive use`, "the value is a time"),
-		own("a mark during an activity", "catalog:rebuilding", "1", "", 30*time.Second,
-			`"rebuilding" in the name suggests exclusive use`, "the value is a mark"),
 	}
 }

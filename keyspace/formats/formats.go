@@ -6,18 +6,11 @@ package formats
 
 import (
 	"embed"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
-	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"locktop/keyspace"
 )
@@ -55,8 +48,7 @@ func byStructure() []keyspace.Format {
 		stringLock{token: medallionToken, sure: needsTTL(keyspace.Likely)}.format(keyspace.Format{
 			About: about("medallion", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisMutexPrimitive.cs",
 				"the value is machine_process_UUID"),
-			Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-			Samples: []keyspace.Sample{labelled("WEB-01 process 4242", opaqueSample("held", "payroll:2026-11", sampleMachine+sampleHex1, keyspace.Likely, 30*time.Second))},
+			Match: func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
 		}),
 		symfony(),
 		magento(),
@@ -65,13 +57,11 @@ func byStructure() []keyspace.Format {
 		// and is the same in all locks of the request.
 		stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}.where(func(key string) bool { return strings.Contains(key, ":lock:") },
 			about("drupal", "Drupal's Redis module", "github.com/md-systems/redis@a91925965e: src/Lock/PhpRedis.php",
-				"the name contains :lock:, and the value is the ID of a Drupal request, which contains the time"),
-			opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)),
+				"the name contains :lock:, and the value is the ID of a Drupal request, which contains the time")),
 		suo(),
 		// node's warlock: base64 of a UUID v1, which contains its time.
 		stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}.where(ends(":lock"),
-			about("warlock", "warlock", "github.com/TheDeveloper/warlock@a5ee7bd7ab: lib/warlock.js", "the name ends in :lock, and the value is base64 of a UUID that contains the time"),
-			opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)),
+			about("warlock", "warlock", "github.com/TheDeveloper/warlock@a5ee7bd7ab: lib/warlock.js", "the name ends in :lock, and the value is base64 of a UUID that contains the time")),
 	}
 }
 
@@ -205,100 +195,6 @@ func byScript(token int, numbers ...int) keyspace.Attempt {
 
 // attempts returns shapes, for a literal.
 func attempts(shapes ...keyspace.Attempt) []keyspace.Attempt { return shapes }
-
-// At returns the sample with its placeholders filled in, for a server with the clock
-// now.
-func At(s keyspace.Sample, now time.Time) keyspace.Sample {
-	commands := make([][]string, len(s.Commands))
-	for i, argv := range s.Commands {
-		commands[i] = slices.Clone(argv)
-		for j := range argv {
-			commands[i][j] = fill(argv[j], now)
-		}
-	}
-	s.Commands = commands
-	s.Want.Holders = slices.Clone(s.Want.Holders)
-	for i := range s.Want.Holders {
-		s.Want.Holders[i].ID = fill(s.Want.Holders[i].ID, now)
-	}
-	s.Want.Waiters = slices.Clone(s.Want.Waiters)
-	for i := range s.Want.Waiters {
-		s.Want.Waiters[i].ID = fill(s.Want.Waiters[i].ID, now)
-	}
-	return s
-}
-
-// fill replaces the placeholders in one argument.
-func fill(arg string, now time.Time) string {
-	if !strings.Contains(arg, "{") {
-		return arg
-	}
-	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|ruby|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
-	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
-		part := placeholder.FindStringSubmatch(found)
-		offset, err := strconv.ParseInt(part[2], 10, 64)
-		if err != nil {
-			return found
-		}
-		rest, _ := strconv.ParseUint("0"+part[3], 16, 8)
-		at := now.Add(time.Duration(offset) * time.Millisecond)
-		switch part[1] {
-		case "v7":
-			return version7(at, byte(rest)).String()
-		case "v1":
-			return version1(at, byte(rest)).String()
-		case "v1hex":
-			id := version1(at, byte(rest))
-			return hex.EncodeToString(id[:])
-		case "v1b64":
-			id := version1(at, byte(rest))
-			return base64.StdEncoding.EncodeToString(id[:])
-		case "uniqid":
-			return fmt.Sprintf("%08x%05x", at.Unix(), at.Nanosecond()/1000)
-		case "ruby":
-			return at.UTC().Format(rubyLayout)
-		case "iso":
-			return at.UTC().Format("2006-01-02T15:04:05.000Z")
-		case "f":
-			return fmt.Sprintf("%d.%03d", at.Unix(), at.UnixMilli()%1000)
-		case "s":
-			return strconv.FormatInt(at.Unix(), 10)
-		default:
-			return strconv.FormatInt(at.UnixMilli(), 10)
-		}
-	})
-}
-
-// version7 returns a UUID v7 with the time at and rest in all other bytes.
-func version7(at time.Time, rest byte) uuid.UUID {
-	id := repeated(rest)
-	milli := uint64(at.UnixMilli())
-	binary.BigEndian.PutUint16(id[0:], uint16(milli>>32))
-	binary.BigEndian.PutUint32(id[2:], uint32(milli))
-	id[6] = 0x70 | id[6]&0x0f
-	return id
-}
-
-// version1 returns a UUID v1 with the time at and rest in all other bytes.
-func version1(at time.Time, rest byte) uuid.UUID {
-	const gregorian = 122_192_928_000_000_000 // 1582-10-15 to 1970-01-01, in units of 100 ns
-	id := repeated(rest)
-	ticks := uint64(at.UnixNano()/100) + gregorian
-	binary.BigEndian.PutUint32(id[0:], uint32(ticks))
-	binary.BigEndian.PutUint16(id[4:], uint16(ticks>>32))
-	binary.BigEndian.PutUint16(id[6:], 0x1000|uint16(ticks>>48)&0x0fff)
-	return id
-}
-
-// repeated returns a UUID of the usual variant with b in all other bytes.
-func repeated(b byte) uuid.UUID {
-	var id uuid.UUID
-	for i := range id {
-		id[i] = b
-	}
-	id[8] = 0x80 | b&0x3f
-	return id
-}
 
 //go:embed *.lua
 var scripts embed.FS

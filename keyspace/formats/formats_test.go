@@ -56,7 +56,7 @@ func load(t testing.TB, rdb server.Client, commands ...[]string) {
 // the locks, or change the holder if the token contains the time.
 func seed(now time.Time) (all [][]string) {
 	for _, f := range everyFormat {
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			all = append(all, formats.At(s, now).Commands...)
 		}
 	}
@@ -126,7 +126,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 // placesOf returns the samples of a format. If its names have a fixed beginning, each sample follows once more, with
 // its keys in the namespace of an application: they are found there as well.
 func placesOf(f keyspace.Format) (all []keyspace.Sample) {
-	for _, s := range f.Samples {
+	for _, s := range formats.Samples(f.Name) {
 		all = append(all, s)
 		if f.Prefixes == nil {
 			continue
@@ -150,7 +150,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 			var want []string
 			kinds := make(map[keyspace.Kind]bool)
 			for _, f := range everyFormat {
-				for _, sample := range f.Samples {
+				for _, sample := range formats.Samples(f.Name) {
 					if sample.Want.Confidence == keyspace.Possible {
 						continue
 					}
@@ -247,7 +247,7 @@ func TestEachFormatIsListedOnce(t *testing.T) {
 	for _, f := range everyFormat {
 		check.True(t, !listed[f.Name], "%s is listed twice", f.Name)
 		listed[f.Name] = true
-		check.True(t, f.Library != "" && f.Source != "" && f.Signature != "" && f.Type != "" && f.Decode != nil && len(f.Samples) != 0,
+		check.True(t, f.Library != "" && f.Source != "" && f.Signature != "" && f.Type != "" && f.Decode != nil && len(formats.Samples(f.Name)) != 0,
 			"%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
 		for part := range strings.SplitSeq(f.Source, "; ") {
 			check.True(t, isSource.MatchString(part), "the source of %s is %q; want repository@version: files", f.Name, part)
@@ -282,7 +282,7 @@ func bare(l keyspace.Lock) string {
 func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 	for _, f := range everyFormat {
 		shows := false
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			shows = shows || len(s.Want.Waiters) > 0 || s.Want.Waiting > 0
 			check.True(t, !f.NoTTL || s.TTL <= 0 || f.Name == "python-redis-lock" || f.Type == "zset",
 				"%s: a library that sets no TTL left %q with one", f.Name, s.Name)

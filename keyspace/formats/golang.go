@@ -19,12 +19,6 @@ func goRedislock() keyspace.Format {
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
-		Samples: []keyspace.Sample{sample("entered three times", 30*time.Second, keyspace.Lock{
-			Key: "{stock:7}", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Depth: 3}},
-		},
-			"SET {stock:7} lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d PX 30000",
-			"SET {stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d 3 PX 30000")},
 	}, opaqueToken(func(s string) bool {
 		id, ok := strings.CutPrefix(s, goRedislockMark)
 		return ok && isUUID(id)
@@ -104,13 +98,6 @@ func goRedislockFair() keyspace.Format {
 			return l, sure
 		},
 		Actions: actions,
-		Samples: []keyspace.Sample{sample("with one in the queue", 30*time.Second, keyspace.Lock{
-			Key: "{print:a4}", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: "req-1", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: "req-2"}},
-		},
-			"SET {print:a4} req-1 PX 30000",
-			"ZADD {print:a4}:queue 1 req-1 2 req-2")},
 	}
 }
 
@@ -134,27 +121,8 @@ func goRedislockRW() keyspace.Format {
 			ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
 			Extend:       script("go_redislock_rw_check", "hold_extend"),
 		},
-		Samples: []keyspace.Sample{
-			sample("two readers, one of them twice", 30*time.Second, keyspace.Lock{
-				Key: "page:home", Kind: keyspace.RW,
-				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Depth: 1, Mode: keyspace.Read}, {ID: "lock_token:" + sampleUUID2, Depth: 2, Mode: keyspace.Read}},
-			},
-				"HSET page:home mode read rcount 3 r:lock_token:"+sampleUUID1+" 1 r:lock_token:"+sampleUUID2+" 2",
-				"PEXPIRE page:home 30000"),
-			sample("a writer", 30*time.Second, keyspace.Lock{
-				Key: "page:about", Kind: keyspace.RW,
-				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Depth: 2, Mode: keyspace.Write}},
-			},
-				"HSET page:about mode write writer lock_token:"+sampleUUID1+" wcount 2",
-				"PEXPIRE page:about 30000"),
-		},
 	}
 }
-
-const (
-	sampleUUID1 = "0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817"
-	sampleUUID2 = "d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
-)
 
 func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{Kind: keyspace.RW}
@@ -209,7 +177,6 @@ func rueidis(prefix majorityPrefix, name, library, source string) keyspace.Forma
 		Related: besideAll("string", prefix.others),
 		Decode:  prefix.decode,
 		Actions: prefix.actions(),
-		Samples: prefix.samples(),
 	}
 }
 
@@ -271,16 +238,6 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 	return l, keyspace.Certain
 }
 
-func (p majorityPrefix) samples() []keyspace.Sample {
-	const token = "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes"
-	s := opaqueSample("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 20*time.Second)
-	for i := 1; i < 3; i++ {
-		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "20000"})
-	}
-	s.Want.Evidence = []string{"3 of its 3 keys have the same value"}
-	return []keyspace.Sample{s}
-}
-
 func (p majorityPrefix) actions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -296,20 +253,13 @@ func (p majorityPrefix) actions() *keyspace.Actions {
 // lynx is the format of Go's lynx-redis-lock: the owner, the count, and the last fencing token,
 // which stays for a week.
 func lynx() keyspace.Format {
-	const prefix, token = "{lynx:lock:", "api-1-10.0.0.7-4242-3-" + sampleHex1
+	const prefix = "{lynx:lock:"
 	return countedMutex(keyspace.Format{
 		About: about("lynx", "lynx-redis-lock", "github.com/go-lynx/lynx-redis-lock@v1.6.3: scripts.go",
 			"the name begins with "+prefix+" and ends in }:owner"),
 		Attempts: attempts(byScript(0, 1, 2)),
 		Prefixes: []string{prefix},
 		Match:    ends("}:owner"),
-		Samples: []keyspace.Sample{sample("the third hold, entered twice", 30*time.Second, keyspace.Lock{
-			Key: prefix + "orders:42}:owner", Kind: keyspace.Reentrant, Fence: 3,
-			Holders: []keyspace.Holder{{ID: token, Label: "api-1-10.0.0.7-4242", Depth: 2}},
-		},
-			"SET "+prefix+"orders:42}:owner "+token+" PX 30000",
-			"SET "+prefix+"orders:42}:count 2 PX 30000",
-			"SET "+prefix+"orders:42}:token 3 PX 604800000")},
 	}, lynxOwner, func(key, _ string) []string {
 		name := strings.TrimSuffix(key, "owner")
 		return []string{name + "count", name + "token"}

@@ -11,11 +11,9 @@ import (
 // may outlive its job, until the minimum hold time ends.
 func shedlock() keyspace.Format {
 	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
-	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
 	return r.format(keyspace.Format{
 		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock@shedlock-parent-7.9.0: InternalRedisLockProvider.java",
 			"the value is ADDED:, a time, @ and a host"),
-		Samples: []keyspace.Sample{labelled("batch-01", opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour))},
 	})
 }
 
@@ -61,17 +59,5 @@ func jedisLock() keyspace.Format {
 			return l, sure
 		},
 		Actions: valueActions(),
-		Samples: []keyspace.Sample{
-			opaqueSample("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
-			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),
-		},
 	})
-}
-
-// endsItself returns a sample of a lock whose value is its deadline and whose key has
-// no TTL.
-func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
-	s := opaqueSample(name, key, value, keyspace.Likely, 0)
-	s.TTL, s.Want.Evidence = ttl, []string{why}
-	return s
 }

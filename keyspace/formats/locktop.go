@@ -28,7 +28,6 @@ func locktop() keyspace.Format {
 			Pattern: "{*}*:free*",
 			Key:     locktopReleased,
 		},
-		Samples: locktopSamples(),
 	}
 }
 
@@ -187,43 +186,9 @@ func locktopFence(e keyspace.Entry) int64 {
 	return fence
 }
 
-func locktopSamples() []keyspace.Sample {
-	const (
-		token  = "pay-7:52~{v7-9000/4a}"
-		second = "api-2:17~{v7-6000/4b}"
-		third  = "api-3:4~{v7-2000/4c}"
-	)
-	return []keyspace.Sample{
-		sample("held for nine seconds, fenced", 30*time.Second,
-			keyspace.Lock{Key: "orders:4712", Kind: keyspace.Mutex, Fence: 1207, Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}}},
-			"SET orders:4712 "+token+" PX 30000",
-			"SET {orders:4712}:fence 1207",
-			"DEL {orders:4712}:waiters"),
-		sample("held, and two processes wait", 30*time.Second, keyspace.Lock{
-			Key: "orders:4713", Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: "api-2:17~5f1c2a3b4d5e"}, {ID: "api-3:4~6f1c2a3b4d5e"}},
-		},
-			"SET orders:4713 "+token+" PX 30000",
-			"DEL {orders:4713}:waiters",
-			"ZADD {orders:4713}:waiters {ms-4000}000 api-2:17~5f1c2a3b4d5e {ms-3000}000 api-3:4~6f1c2a3b4d5e",
-			"PEXPIRE {orders:4713}:waiters 30000"),
-		sample("fair, with two in the queue", 20*time.Second, keyspace.Lock{
-			Key: "{fleet}:dispatch", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
-		},
-			"SET {fleet}:dispatch "+token+" PX 20000",
-			"DEL {fleet}:dispatch::waiters",
-			"ZADD {fleet}:dispatch::waiters {ms-6000}000 "+second+" {ms-2000}000 "+third,
-			"PEXPIRE {fleet}:dispatch::waiters 20000"),
-	}
-}
-
 // locktopReentrant is the format of the reentrant lock in package lock: the hash of
 // hashReentrant with a token of package lock as its holder.
 func locktopReentrant() keyspace.Format {
-	const token = "pay-7:52~{v7-4000/4d}"
 	return keyspace.Format{
 		About: about("locktop-reentrant", "locktop", "package locktop/lock: Reentrant",
 			"the hash has one field, a label, a tilde, and a UUID that contains the time"),
@@ -235,15 +200,6 @@ func locktopReentrant() keyspace.Format {
 		Decode:       decodeLocktopReentrant,
 		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },
 			"receive the key on {key}:free"),
-		Samples: []keyspace.Sample{sample("entered twice, and a process waits", 30*time.Second, keyspace.Lock{
-			Key: "ledger:2026", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Depth: 2}},
-			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
-		},
-			"DEL ledger:2026 {ledger:2026}:waiters",
-			"ZADD {ledger:2026}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
-			"HSET ledger:2026 "+token+" 2",
-			"PEXPIRE ledger:2026 30000")},
 	}
 }
 

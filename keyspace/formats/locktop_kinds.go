@@ -38,7 +38,6 @@ func locktopRW() keyspace.Format {
 			Extend:       script("locktop_rw_check", "locktop_rw_extend"),
 			WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
 		},
-		Samples: locktopRWSamples(),
 	}
 }
 
@@ -138,36 +137,6 @@ func atMilli(s string) (time.Time, bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
-func locktopRWSamples() []keyspace.Sample {
-	const (
-		a = "web-1:31~{v7-9000/51}"
-		b = "web-2:12~{v7-5000/52}"
-		c = "web-3:77~{v7-80000/53}"
-		d = "cron-1:8~4f1c2a3b4d5e"
-		e = "cron-2:9~5f1c2a3b4d5e"
-	)
-	return []keyspace.Sample{
-		sample("two readers, one that died, and two writers that wait", 25*time.Second, keyspace.Lock{
-			Key: "rates:eur", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1, Mode: keyspace.Read}, {ID: b, Label: "web-2:12", Depth: 2, Mode: keyspace.Read}},
-			Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
-		},
-			"DEL rates:eur {rates:eur}:waiters",
-			"ZADD {rates:eur}:waiters {ms-3000}000 "+e,
-			"PEXPIRE {rates:eur}:waiters 30000",
-			"HSET rates:eur v "+rwFormat+" r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+20000}:"+d+" s 1",
-			"PEXPIRE rates:eur 30000"),
-		sample("a writer that reads, too, fenced", 28*time.Second, keyspace.Lock{
-			Key: "rates:usd", Kind: keyspace.RW, Fence: 17,
-			Holders: []keyspace.Holder{{ID: b, Label: "web-2:12", Depth: 1, Mode: keyspace.Write}, {ID: a, Label: "web-1:31", Depth: 1, Mode: keyspace.Read}},
-		},
-			"DEL rates:usd",
-			"HSET rates:usd v "+rwFormat+" w 1:{ms+27000}:"+b+" r:"+a+" 1:{ms+28000}",
-			"PEXPIRE rates:usd 28000",
-			"SET {rates:usd}:fence 17"),
-	}
-}
-
 // locktopSemaphore is the format of the semaphore in package lock: a zset of the permits
 // with their deadlines, and of the limit with the score +inf. A permit ends at its
 // deadline, but its element may remain.
@@ -196,7 +165,6 @@ func locktopSemaphore() keyspace.Format {
 			Extend:       script("locktop_semaphore_check", "locktop_semaphore_extend"),
 			WakeHint:     "receive free or more on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free",
 		},
-		Samples: locktopSemaphoreSamples(),
 	}
 }
 
@@ -238,32 +206,4 @@ func decodeLocktopSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidenc
 	}
 	l.Waiters = locktopProcesses(e)
 	return ifHeld(l, keyspace.Certain)
-}
-
-func locktopSemaphoreSamples() []keyspace.Sample {
-	const (
-		a = "web-1:31~{v7-9000/55}"
-		b = "web-2:12~{v7-5000/56}"
-		c = "web-3:77~{v7-80000/57}"
-	)
-	return []keyspace.Sample{
-		sample("two of three permits in use, one of a holder that died, and a process waits", 25*time.Second, keyspace.Lock{
-			Key: "gpu:0", Kind: keyspace.Semaphore, Limit: 3, Remaining: 1,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1}, {ID: b, Label: "web-2:12", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
-		},
-			"DEL gpu:0 {gpu:0}:waiters",
-			"ZADD gpu:0 {ms-50000} "+c+" {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:3",
-			"PEXPIRE gpu:0 25000",
-			"ZADD {gpu:0}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
-			"PEXPIRE {gpu:0}:waiters 25000"),
-		sample("more permits in use than the limit, which was lowered", 25*time.Second, keyspace.Lock{
-			Key: "{gpu}:1", Kind: keyspace.Semaphore, Limit: 1,
-			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Depth: 1}, {ID: b, Label: "web-2:12", Depth: 1}},
-		},
-			"DEL {gpu}:1",
-			"ZADD {gpu}:1 {ms+21000} "+a+" {ms+25000} "+b+" +inf locktop-limit:1",
-			"PEXPIRE {gpu}:1 25000",
-			"SET {gpu}:1::limit 1"),
-	}
 }

@@ -11,11 +11,6 @@ const (
 	medallionReaders = ".readers"
 	medallionWriter  = ".writer"
 	medallionWaits   = "_WRITERWAITING"
-
-	sampleMachine = "WEB-01_4242_"
-	sampleHex1    = "0f6a3d528b1c4e7fa2d96c5b4a392817"
-	sampleHex2    = "d94c1e2b6f7a4b3c8d5e1f0a9b8c7d6e"
-	sampleHex3    = "7d1f4b8e2a5c4e90b3d68f7a6b5c4d3e"
 )
 
 // medallionToken parses machine_process_UUID.
@@ -57,15 +52,6 @@ func medallionReadersLock() keyspace.Format {
 			return l, sure
 		},
 		Actions: memberActions(inSet, "hold_extend"),
-		Samples: []keyspace.Sample{sample("two readers, and a writer that waits", 30*time.Second, keyspace.Lock{
-			Key: "tariff.readers", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Depth: 1, Mode: keyspace.Read},
-				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Depth: 1, Mode: keyspace.Read}},
-			Waiters: []keyspace.Waiter{{ID: sampleMachine + sampleHex3, Mode: keyspace.Write}},
-		},
-			"SADD tariff.readers "+sampleMachine+sampleHex1+" "+sampleMachine+sampleHex2,
-			"PEXPIRE tariff.readers 30000",
-			"SET tariff.writer "+sampleMachine+sampleHex3+medallionWaits+" PX 30000")},
 	}
 }
 
@@ -80,8 +66,6 @@ func probeMedallion(_, first string) keyspace.Confidence {
 // with a waiting writer and no readers.
 func medallionWriterLock() keyspace.Format {
 	readers := func(key string) string { return strings.TrimSuffix(key, medallionWriter) + medallionReaders }
-	s := labelled("WEB-01 process 4242", opaqueSample("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1, keyspace.Certain, 30*time.Second))
-	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
 		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock@2.8.1: src/DistributedLock.Redis/Primitives/RedisReaderWriterLockPrimitives.cs",
 			"the name ends in .writer, and the value is machine_process_UUID"),
@@ -108,7 +92,6 @@ func medallionWriterLock() keyspace.Format {
 			return l, keyspace.Certain
 		},
 		Actions: tokenActions(),
-		Samples: []keyspace.Sample{s},
 	}
 }
 
@@ -127,13 +110,5 @@ func medallionSemaphore() keyspace.Format {
 			return h, ok && timed
 		}),
 		Actions: memberActions(inZset, "scores_extend"),
-		Samples: []keyspace.Sample{sample("two permits, and one that is over", 29*time.Second, keyspace.Lock{
-			Key: "converters", Kind: keyspace.Semaphore,
-			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Depth: 1},
-				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Depth: 1}},
-		},
-			"DEL converters",
-			"ZADD converters {ms+18000}.25 "+sampleMachine+sampleHex1+" {ms+29000}.5 "+sampleMachine+sampleHex2+" {ms-4000}.5 "+sampleMachine+sampleHex3,
-			"PEXPIRE converters 90000")},
 	}
 }

@@ -15,7 +15,6 @@ func bullmq() keyspace.Format {
 		t := uuidToken(v, time.Time{})
 		return t.known && len(v) >= 36 && t.label == "" && !t.distinctive
 	}, needsTTL(keyspace.Certain))
-	job := []string{"HSET", "bull:mail:4711", "name", "welcome", "data", "{}", "opts", "{}", "timestamp", "{ms-2000}"}
 	return r.format(keyspace.Format{
 		About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq@v6.2.0: src/commands/includes/prepareJobForProcessing.lua; github.com/OptimalBits/bull@v4.15.0: lib/commands/takeLock-1.lua",
 			"the name is prefix:queue:job:lock, the value is a worker's UUID, and the hash of the job or of its queue exists"),
@@ -40,10 +39,6 @@ func bullmq() keyspace.Format {
 				return l, oneLess(sure)
 			}
 			return keyspace.Lock{}, keyspace.No
-		},
-		Samples: []keyspace.Sample{
-			opaqueSample("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second, job),
-			opaqueSample("a job of Bull whose data is gone", "bull:video:88:lock", sampleUUID2, keyspace.Likely, 30*time.Second),
 		},
 	})
 }
@@ -72,10 +67,6 @@ func simpleRedisMutex() keyspace.Format {
 		Actions: announcing(tokenActions(), "receive a message on "+simpleMutexChannel, func(l keyspace.Lock) []string {
 			return []string{simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, l.Holders[0].ID)}
 		}),
-		Samples: []keyspace.Sample{
-			opaqueSample("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
-				[]string{"SET", simpleMutexFences, "7"}),
-		},
 	})
 }
 
@@ -98,13 +89,6 @@ func redisSemaphore() keyspace.Format {
 		// The permits of effect-distributed-lock look the same; for others, its channel has no subscribers.
 		Actions: announcing(memberActions(inZset, ""), "poll; those of effect-distributed-lock receive a message on {key}:released",
 			func(l keyspace.Lock) []string { return []string{l.Key + ":released"} }),
-		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
-			Key: "semaphore:render", Kind: keyspace.Semaphore, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: sampleUUID1, Depth: 1}, {ID: sampleUUID2 + "_0", Depth: 1}, {ID: sampleUUID2 + "_1", Depth: 1}},
-		},
-			"DEL semaphore:render",
-			"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
-			"PEXPIRE semaphore:render 10000")},
 	}
 }
 

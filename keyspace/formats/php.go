@@ -36,11 +36,6 @@ func laravel() keyspace.Format {
 			}
 			return l, sure
 		},
-		Samples: []keyspace.Sample{
-			opaqueSample("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
-			opaqueSample("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
-			opaqueSample("a unique job, without a TTL", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
-		},
 	})
 }
 
@@ -72,10 +67,6 @@ func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpp
 // a value for an exclusive holder.
 func nextcloud() keyspace.Format {
 	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
-	s := opaqueSample("shared by three", "9a31c4/lockfiles/"+sampleHex1, "3", keyspace.Certain, time.Hour)
-	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 shared holders"
-	x := opaqueSample("held exclusively", "9a31c4/lockfiles/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
-	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
 		About: about("nextcloud", "Nextcloud, ownCloud", "github.com/nextcloud/server@0005a2442a: lib/private/Lock/MemcacheLockingProvider.php, lib/private/Memcache/Factory.php",
 			"the name ends in /lockfiles/ and a digest, and the value is a number of holders or exclusive"),
@@ -85,7 +76,6 @@ func nextcloud() keyspace.Format {
 			l.Kind = keyspace.RW
 			return l, sure
 		},
-		Samples: []keyspace.Sample{s, x},
 	})
 }
 
@@ -136,13 +126,6 @@ func magento() keyspace.Format {
 			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
 			ForceRelease: script("magento_release"),
 		},
-		Samples: []keyspace.Sample{sample("a request that runs, and two that wait", time.Hour, keyspace.Lock{
-			Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Waiting: 2,
-			Holders:  []keyspace.Holder{{ID: "shop-01|3121", Depth: 1}},
-			Evidence: []string{"3 attempts to lock were counted"},
-		},
-			"HSET sess_8f14e45fceea167a lock 3 pid shop-01|3121 wait 2 data :1: req 3 writes 9",
-			"PEXPIRE sess_8f14e45fceea167a 3600000")},
 	}
 }
 
@@ -165,16 +148,6 @@ func symfony() keyspace.Format {
 		Probe:    probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
 		Decode:   decodeSymfony,
 		Actions:  symfonyActions(),
-		Samples: []keyspace.Sample{
-			sample("a writer", 300*time.Second,
-				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Depth: 1, Mode: keyspace.Write}}},
-				"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
-				"PEXPIREAT invoice:2026-118 {ms+300000}"),
-			sample("a reader, and one that is gone", 60*time.Second,
-				keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Depth: 1, Mode: keyspace.Read}}},
-				"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
-				"PEXPIREAT invoice:2026-119 {ms+60000}"),
-		},
 	}
 }
 
@@ -222,8 +195,3 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	}
 	return ifHeld(l, keyspace.Certain)
 }
-
-const (
-	symfonyToken1 = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
-	symfonyToken2 = "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
-)

@@ -256,7 +256,7 @@ func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 		if !testtier.InLong() && i%3 > 0 {
 			continue
 		}
-		for _, s := range f.Samples {
+		for _, s := range formats.Samples(f.Name) {
 			if f.Actions == nil || len(s.Want.Holders) == 0 {
 				continue
 			}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"locktop/keyspace"
 )
@@ -42,7 +41,6 @@ func redisson() keyspace.Format {
 				return owner
 			},
 		},
-		Samples: redissonSamples(),
 	}
 }
 
@@ -160,43 +158,6 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, keyspace.Certain
 }
 
-func redissonSamples() []keyspace.Sample {
-	const (
-		client = "8743c9c0-0795-4907-87fd-6c719a6b4586"
-		other  = "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11"
-	)
-	return []keyspace.Sample{
-		sample("entered three times", 30*time.Second,
-			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":52", Depth: 3}}},
-			"HSET orders:4711 "+client+":52 3",
-			"PEXPIRE orders:4711 30000"),
-		sample("unlocked once just now", 30*time.Second,
-			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":7", Depth: 1}}},
-			"HSET {billing}:month-end "+client+":7 1",
-			"PEXPIRE {billing}:month-end 30000",
-			"SET redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff 0 PX 5000"),
-		sample("fair, with two in the queue", 30*time.Second, keyspace.Lock{
-			Key: "printer:ground-floor", Kind: keyspace.Fair,
-			Holders: []keyspace.Holder{{ID: client + ":1", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: other + ":51"}, {ID: client + ":9"}},
-		},
-			"HSET printer:ground-floor "+client+":1 1",
-			"PEXPIRE printer:ground-floor 30000",
-			"DEL redisson_lock_queue:{printer:ground-floor}",
-			"RPUSH redisson_lock_queue:{printer:ground-floor} "+other+":51 "+client+":9",
-			"ZADD redisson_lock_timeout:{printer:ground-floor} {ms+330000} "+other+":51 {ms+630000} "+client+":9"),
-		sample("fenced, and entered twice", 30*time.Second,
-			keyspace.Lock{Key: "vault:rotation", Kind: keyspace.Reentrant, Fence: 41, Holders: []keyspace.Holder{{ID: other + ":3", Depth: 2}}},
-			"HSET vault:rotation "+other+":3 2",
-			"PEXPIRE vault:rotation 30000",
-			"SET redisson_lock_token:{vault:rotation} 41"),
-		sample("of node-redisson", 12*time.Second,
-			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Confidence: keyspace.Likely, Holders: []keyspace.Holder{{ID: client + ":" + other, Depth: 1}}},
-			"HSET thumbnails:88 "+client+":"+other+" 1",
-			"PEXPIRE thumbnails:88 12000"),
-	}
-}
-
 // redissonRW is the format of Redisson's RReadWriteLock: a hash with a field "mode", and
 // a field with a count for each reader and for the writer. Each acquire of a reader has
 // another key, which expires without a renewal. The hash expires with the last of these
@@ -219,7 +180,6 @@ func redissonRW() keyspace.Format {
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonRWUnlock, e.Key)} },
 		Decode:   decodeRedissonRW,
 		Actions:  redissonRWActions(),
-		Samples:  redissonRWSamples(),
 	}
 }
 
@@ -317,31 +277,4 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
-}
-
-func redissonRWSamples() []keyspace.Sample {
-	const (
-		a = "3ac1b6a2-93a5-4f0f-8f2e-0d6a4f1c2b33:1"
-		b = "8743c9c0-0795-4907-87fd-6c719a6b4586:51"
-		c = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
-	)
-	return []keyspace.Sample{
-		sample("three readers, one of them twice", 30*time.Second, keyspace.Lock{
-			Key: "rw:catalog", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: a, Depth: 1, Mode: keyspace.Read}, {ID: b, Depth: 1, Mode: keyspace.Read}, {ID: c, Depth: 2, Mode: keyspace.Read}},
-		},
-			"HSET rw:catalog mode read "+a+" 1 "+b+" 1 "+c+" 2",
-			"PEXPIRE rw:catalog 30000",
-			"SET {rw:catalog}:"+a+":rwlock_timeout:1 1 PX 11000",
-			"SET {rw:catalog}:"+b+":rwlock_timeout:1 1 PX 21000",
-			"SET {rw:catalog}:"+c+":rwlock_timeout:1 1 PX 25000",
-			"SET {rw:catalog}:"+c+":rwlock_timeout:2 1 PX 30000"),
-		sample("a writer that has entered twice and reads, too", 60*time.Second, keyspace.Lock{
-			Key: "rw:prices", Kind: keyspace.RW,
-			Holders: []keyspace.Holder{{ID: b + ":write", Depth: 2, Mode: keyspace.Write}, {ID: b, Depth: 1, Mode: keyspace.Read}},
-		},
-			"HSET rw:prices mode write "+b+":write 2 "+b+" 1",
-			"PEXPIRE rw:prices 60000",
-			"SET {rw:prices}:"+b+":rwlock_timeout:1 1 PX 30000"),
-	}
 }

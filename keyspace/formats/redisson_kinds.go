@@ -11,21 +11,12 @@ import (
 // redissonMulti is the format of Redisson's FasterMultiLock: one hash for many locks,
 // each with fields for its owner, its deadline and its count.
 func redissonMulti() keyspace.Format {
-	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
-	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
 	return keyspace.Format{
 		About: about("redisson-multi", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonFasterMultiLock.java",
 			"the hash has digests of names with their owners, expire_time and lock_count"),
 		Type:   "hash",
 		Probe:  probeIf(keyspace.Certain, multiField),
 		Decode: decodeRedissonMulti,
-		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
-			Key: "warehouse-group", Kind: keyspace.Reentrant,
-			Holders: []keyspace.Holder{{ID: owner, Label: b, Depth: 2}, {ID: owner, Label: a, Depth: 1}},
-		},
-			"HSET warehouse-group "+a+" "+owner+" "+a+":"+owner+multiExpires+" {ms+30000} "+a+":"+owner+multiCount+" 1 "+
-				b+" "+owner+" "+b+":"+owner+multiExpires+" {ms+30000} "+b+":"+owner+multiCount+" 2",
-			"PEXPIRE warehouse-group 30000")},
 	}
 }
 
@@ -65,7 +56,6 @@ func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 // redissonReserved is the format of a free fair lock of Redisson. The lock is reserved
 // for the first waiter in its queue, which may no longer exist.
 func redissonReserved() keyspace.Format {
-	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	return keyspace.Format{
 		About: about("redisson-queue", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonFairLock.java",
 			"the name of its queue begins with redisson_lock_queue:, and the lock has no holder"),
@@ -103,11 +93,6 @@ func redissonReserved() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{sample("reserved for the head of the queue", 0,
-			keyspace.Lock{Key: "printer:attic", Kind: keyspace.Fair, Waiters: []keyspace.Waiter{{ID: head}}},
-			"DEL redisson_lock_queue:{printer:attic}",
-			"RPUSH redisson_lock_queue:{printer:attic} "+head,
-			"ZADD redisson_lock_timeout:{printer:attic} {ms+290000} "+head)},
 	}
 }
 
@@ -145,7 +130,6 @@ func redissonPermits() keyspace.Format {
 		until, _ := atScore(m.Score) // zero = never
 		return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, isRaw(m.Name, 16)
 	})
-	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
 		About: about("redisson-permits", "Redisson", "github.com/redisson/redisson@redisson-4.7.0: RedissonPermitExpirableSemaphore.java",
 			"the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes"),
@@ -173,13 +157,6 @@ func redissonPermits() keyspace.Format {
 			return l, sure
 		},
 		Actions: redissonPermitsActions(left),
-		Samples: []keyspace.Sample{sample("two of three permits taken", 60*time.Second, keyspace.Lock{
-			Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Remaining: 1, Limit: 3,
-			Holders: []keyspace.Holder{{ID: b, Depth: 1}, {ID: a, Depth: 1}},
-		},
-			"SET gpu 1",
-			"DEL {gpu}:timeout",
-			"ZADD {gpu}:timeout {ms+60000} "+a+" {ms+20000} "+b)},
 	}
 }
 

@@ -42,9 +42,6 @@ func suo() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{sample("held", 0,
-			keyspace.Lock{Key: "suo:gallery", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Depth: 1}}},
-			"SET suo:gallery "+"\x91"+suoPair+"\x41\xda\x47\xc8\x4e\x00\x00\x00"+"\xb8"+"qL3xN0b2Zf8dYw5tKcVj6Q==")},
 	}
 }
 
@@ -109,15 +106,6 @@ func redisSemaphoreRB() keyspace.Format {
 			ForceRelease: script("ruby_semaphore_release"),
 			WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
 		},
-		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
-			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
-			Holders: []keyspace.Holder{{ID: "1", Depth: 1}},
-		},
-			"HSET SEMAPHORE:encoder:GRABBED 1 {f-7000}",
-			"DEL SEMAPHORE:encoder:AVAILABLE",
-			"RPUSH SEMAPHORE:encoder:AVAILABLE 0 2",
-			"SET SEMAPHORE:encoder:EXISTS 3",
-			"SET SEMAPHORE:encoder:VERSION 1")},
 	}
 }
 
@@ -170,16 +158,6 @@ func sidekiqUniqueJobs() keyspace.Format {
 			ForceRelease: script("sidekiq_release"),
 			WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
 		},
-		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
-			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
-			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Depth: 1}},
-			Waiters: []keyspace.Waiter{{ID: "9c5d8e0f4f2b8c6a1d4e9a7b"}},
-		},
-			"SET "+uniqueJobs+sampleHex1+" 4f2b8c6a1d4e9a7b9c5d8e0f",
-			"HSET "+uniqueJobs+sampleHex1+uniqueLocked+" 4f2b8c6a1d4e9a7b9c5d8e0f {f-12000}4567",
-			"DEL "+uniqueJobs+sampleHex1+":QUEUED",
-			"RPUSH "+uniqueJobs+sampleHex1+":QUEUED 9c5d8e0f4f2b8c6a1d4e9a7b",
-			"ZADD "+uniqueJobs+"digests 1763651000.5 "+uniqueJobs+sampleHex1)},
 	}
 }
 
@@ -194,9 +172,6 @@ func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocke
 // and the deadline in another.
 func mlanett() keyspace.Format {
 	r := stringLock{token: hostAndProcess(":"), sure: fixed(keyspace.Certain)}
-	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: a second key has its deadline")
-	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
-	s.Want.Confidence = keyspace.Certain
 	actions := valueActions()
 	actions.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return r.format(keyspace.Format{
@@ -215,7 +190,6 @@ func mlanett() keyspace.Format {
 			return l, oneLess(sure)
 		},
 		Actions: actions,
-		Samples: []keyspace.Sample{s},
 	})
 }
 
@@ -244,9 +218,6 @@ func resqueLock() keyspace.Format {
 		class, _, _ := strings.Cut(rest, ":")
 		return class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "_")
 	}
-	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
-	s.Want.Confidence = keyspace.Certain
-	f.Samples = []keyspace.Sample{s}
 	return f
 }
 
@@ -254,10 +225,9 @@ func resqueLock() keyspace.Format {
 const whyByValue = "it has no TTL: its value is its deadline"
 
 // endsUnder returns the format of such a lock under the names with a prefix.
-func endsUnder(prefix string, sure keyspace.Confidence, read func(string) (time.Time, bool), about keyspace.About, s keyspace.Sample) keyspace.Format {
+func endsUnder(prefix string, sure keyspace.Confidence, read func(string) (time.Time, bool), about keyspace.About) keyspace.Format {
 	f := endsByValue(fixed(sure), read)
-	s.Want.Confidence = sure
-	f.About, f.Prefixes, f.Samples = about, []string{prefix}, []keyspace.Sample{s}
+	f.About, f.Prefixes = about, []string{prefix}
 	return f
 }
 
@@ -297,6 +267,5 @@ func discourse() keyspace.Format {
 			return r.decode(e)
 		},
 		Actions: valueActions(),
-		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
 	})
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -52,18 +51,18 @@ func (s stringLock) format(f keyspace.Format) keyspace.Format {
 }
 
 // under returns the format of such a mutex under the names with one of some prefixes, between spaces.
-func (s stringLock) under(prefixes string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
-	return s.format(keyspace.Format{About: about, Prefixes: strings.Fields(prefixes), Samples: samples})
+func (s stringLock) under(prefixes string, about keyspace.About) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Prefixes: strings.Fields(prefixes)})
 }
 
 // where returns the format of such a mutex under the names that match.
-func (s stringLock) where(match func(string) bool, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
-	return s.format(keyspace.Format{About: about, Match: match, Samples: samples})
+func (s stringLock) where(match func(string) bool, about keyspace.About) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Match: match})
 }
 
 // anywhere returns the format of such a mutex under any name.
-func (s stringLock) anywhere(about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
-	return s.format(keyspace.Format{About: about, Samples: samples})
+func (s stringLock) anywhere(about keyspace.About) keyspace.Format {
+	return s.format(keyspace.Format{About: about})
 }
 
 // maybeLongToken reports whether a value that is longer than a probe can be a token.
@@ -130,21 +129,6 @@ func begins(prefix string) func(string) bool {
 // ends matches names that have the suffix and are longer.
 func ends(suffix string) func(string) bool {
 	return func(key string) bool { return len(key) > len(suffix) && strings.HasSuffix(key, suffix) }
-}
-
-// opaqueSample returns a sample of a mutex that is one string with an opaque token;
-// more are further commands; ttl 0 = no expiry.
-func opaqueSample(name, key, value string, sure keyspace.Confidence, ttl time.Duration, more ...[]string) keyspace.Sample {
-	s := held(name, key, value, "", ttl)
-	s.Commands = append(s.Commands, more...)
-	s.Want.Confidence = sure
-	return s
-}
-
-// labelled returns a sample whose holder has a label.
-func labelled(label string, s keyspace.Sample) keyspace.Sample {
-	s.Want.Holders[0].Label = label
-	return s
 }
 
 // unchecked returns the format of a library that unlocks without a check whose lock it is.
@@ -222,7 +206,6 @@ func setNX() keyspace.Format {
 		},
 		Decode:  decodeSetNX,
 		Actions: setNXActions(),
-		Samples: setNXSamples(),
 	}
 }
 
@@ -281,20 +264,6 @@ func setNXActions() *keyspace.Actions {
 	})
 }
 
-func setNXSamples() []keyspace.Sample {
-	flag := held("only a flag", "lock:report:weekly", "1", "", 40*time.Second)
-	flag.Want.Unchecked = true
-	own := held("a custom value", "legacy:sync:lock", "nightly-export run 4711", "", 20*time.Second)
-	own.Want.Kind = keyspace.Unknown
-	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
-	object.Want.Kind = keyspace.Unknown
-	return []keyspace.Sample{
-		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
-		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
-		flag, own, object,
-	}
-}
-
 // owner returns the owner in a JSON object, or "".
 func owner(value string) string {
 	var fields map[string]any
@@ -312,34 +281,6 @@ func owner(value string) string {
 		}
 	}
 	return ""
-}
-
-// held returns a sample of one string; a ttl of 0 means no expiry.
-func held(name, key, token, label string, ttl time.Duration) keyspace.Sample {
-	command := []string{"SET", key, token}
-	if ttl > 0 {
-		command = append(command, "PX", strconv.FormatInt(ttl.Milliseconds(), 10))
-	}
-	return keyspace.Sample{
-		Name:     name,
-		Commands: [][]string{command},
-		Want: keyspace.Lock{
-			Key: key, Kind: keyspace.Mutex, Confidence: keyspace.Likely,
-			Holders: []keyspace.Holder{{ID: token, Label: label, Depth: 1}},
-		},
-		TTL: ttl,
-	}
-}
-
-// sample returns a sample: commands, with one space between their arguments, and the lock
-// that a scan finds. Without a confidence it is certain. A ttl of 0 means no expiry.
-func sample(name string, ttl time.Duration, want keyspace.Lock, commands ...string) keyspace.Sample {
-	want.Confidence = cmp.Or(want.Confidence, keyspace.Certain)
-	s := keyspace.Sample{Name: name, Want: want, TTL: ttl}
-	for _, c := range commands {
-		s.Commands = append(s.Commands, strings.Split(c, " "))
-	}
-	return s
 }
 
 // redislock is the format of several libraries that store 22 random characters: Go's bsm/redislock, base64url
@@ -368,11 +309,6 @@ func redislock() keyspace.Format {
 			}, sure
 		},
 		Actions: tokenActions(),
-		Samples: []keyspace.Sample{
-			held("held", "import:customers", "Zk3_vN0b2Qf8dYw5tKcV-A", "", 20*time.Second),
-			held("held, with metadata", "lock:mail:digest", "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", "worker-3", 15*time.Second),
-			held("of redlock-py", "pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", "", 10*time.Second),
-		},
 	}
 }
 

@@ -215,7 +215,7 @@ func TestSchemaOfWhatCommandsPrint(t *testing.T) {
 	addr := servertest.EmbeddedForTest(t).Addr()
 	rdb := servertest.ClientForTest(t, addr, nil)
 	for _, f := range formats.All() {
-		for _, sample := range f.Samples {
+		for _, sample := range formats.Samples(f.Name) {
 			for _, argv := range formats.At(sample, check.Must(rdb.Time(t.Context()).Result())(t)).Commands {
 				args := make([]any, len(argv))
 				for i, arg := range argv {
