@@ -45,7 +45,7 @@ func (r *Resolved) Line() string {
 	if hasPassword {
 		password = []string{"--askpass"}
 	}
-	db := database{number: r.seeds[0].db, all: r.allDatabases}
+	db := database{number: r.seeds[0].db, all: c.db.all}
 	line, _ := shell.Line(slices.Concat(where, c.optionFlags(r.seeds[0], db, password))...)
 	return line
 }
@@ -173,7 +173,7 @@ func (r *Resolved) RedisCLI() []string {
 		flags = append(flags, "--askpass")
 	}
 	if e.tls {
-		flags = append(append(flags, "--tls"), r.security.flags(false)...)
+		flags = append(append(flags, "--tls"), r.flags.security.flags(false)...)
 	}
 	return flags
 }
@@ -204,7 +204,7 @@ func (r *Resolved) Child(ctx context.Context, addr string, db int) (args []strin
 		now = now.withUser(e.user)
 		e.user, e.pass = now.user, now.pass
 	}
-	args = append([]string{"-u", e.url(true), "--timeout", r.timeout.String()}, r.security.flags(false)...)
+	args = append([]string{"-u", e.url(true), "--timeout", r.flags.timeout.String()}, r.flags.security.flags(false)...)
 	if e.pass != "" {
 		args = append(args, "--askpass")
 	}

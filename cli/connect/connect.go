@@ -20,12 +20,12 @@ import (
 // checkPermits returns an error if the cluster or the Sentinels announce an address to which
 // the flags do not connect.
 func (t *Target) checkPermits(ctx context.Context) error {
-	if t.permit == nil {
+	if t.flags.permit == nil {
 		return nil
 	}
 	all, _, err := t.announced(ctx)
 	for _, node := range all {
-		err = cmp.Or(err, t.permit(node.addr))
+		err = cmp.Or(err, t.flags.permit(node.addr))
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
 	} {
 		r := check.Must(c.Elsewhere("--allow", url).Resolve())(t)
-		check.True(t, r.seeds[0] == want && r.security.cacert == "ca.pem" && r.timeout == 7*time.Second, "%s: %+v", url, r)
+		check.True(t, r.seeds[0] == want && r.flags.security.cacert == "ca.pem" && r.flags.timeout == 7*time.Second, "%s: %+v", url, r)
 	}
 }
 

@@ -30,7 +30,7 @@ func (r *Resolved) locator() locator {
 	case "sentinel":
 		locate = r.bySentinel
 	}
-	if r.allDatabases {
+	if r.flags.db.all {
 		return inAllDatabases(locate)
 	}
 	return locate
@@ -39,7 +39,7 @@ func (r *Resolved) locator() locator {
 // inCluster finds the masters of the seed's cluster, or a replica of each if replicas are
 // preferred.
 func (r *Resolved) inCluster(ctx context.Context, v *servers) ([]endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.flags.timeout)
 	defer cancel()
 	seed := r.seeds[0]
 	ask := []endpoint{seed}
@@ -57,7 +57,7 @@ func (r *Resolved) inCluster(ctx context.Context, v *servers) ([]endpoint, error
 		slots, err := rdb.ClusterSlots(ctx).Result()
 		switch {
 		case err == nil:
-			return withImporters(nodesOf(slots, e, r.preferReplica), rdb.ClusterNodes(ctx).Val(), e), nil
+			return withImporters(nodesOf(slots, e, r.flags.PreferReplica), rdb.ClusterNodes(ctx).Val(), e), nil
 		case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
 			return nil, usagef("leave out --cluster", "the server at %s is no part of a cluster", e)
 		}
@@ -111,14 +111,14 @@ func (r *Resolved) bySentinel(ctx context.Context, _ *servers) ([]endpoint, erro
 	e := r.seeds[0]
 	var err error
 	e.network = "tcp"
-	e.addr, err = r.askSentinels(ctx, r.preferReplica)
+	e.addr, err = r.askSentinels(ctx, r.flags.PreferReplica)
 	return []endpoint{e}, err
 }
 
 // askSentinels asks all Sentinels for the address of the master, or of a replica if there
 // is one.
 func (r *Resolved) askSentinels(ctx context.Context, replica bool) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.flags.timeout)
 	defer cancel()
 	return firstAnswer(r.sentinels, func(e endpoint) (string, error) { return r.askSentinel(ctx, e, replica) })
 }
@@ -146,15 +146,15 @@ func (r *Resolved) askSentinel(ctx context.Context, e endpoint, replica bool) (s
 		return "", err
 	}
 	defer sentinel.Close()
-	master, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
+	master, err := sentinel.GetMasterAddrByName(ctx, r.flags.master).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return "", usagef("", "the Sentinel at %s knows no master %q", e.addr, r.master)
+		return "", usagef("", "the Sentinel at %s knows no master %q", e.addr, r.flags.master)
 	case err != nil:
 		return "", &sentinelError{e.addr, err}
 	}
 	if replica {
-		if at, ok := replicaOf(ctx, sentinel, r.master); ok {
+		if at, ok := replicaOf(ctx, sentinel, r.flags.master); ok {
 			return at, nil
 		}
 	}

@@ -21,20 +21,22 @@ func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) er
 	if err != nil {
 		return nil, nil, err
 	}
+	all := &redis.UniversalOptions{
+		Dialer: o.Dialer, DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
 	switch t.mode {
 	case "cluster":
-		all := &redis.ClusterOptions{
-			Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
-			Dialer: o.Dialer, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-			DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
-		}
+		all.TLSConfig = o.TLSConfig
 		for _, e := range nodes {
 			all.Addrs = append(all.Addrs, e.addr)
 		}
-		cluster := redis.NewClusterClient(all)
+		cluster := redis.NewClusterClient(all.Cluster())
 		rdb, failover = cluster, clusterFailover(cluster)
 	case "sentinel":
-		rdb, failover = t.followMaster(o), t.failover
+		all.Addrs, all.Dialer = []string{"master " + t.flags.master}, t.masterDialer(o.Dialer)
+		rdb, failover = redis.NewClient(all.Simple()), t.failover
 	default:
 		return t.Client, nil, nil
 	}
@@ -42,23 +44,17 @@ func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) er
 	return rdb, failover, nil
 }
 
-// followMaster returns a client that dials the master that the Sentinels name. go-redis'
+// masterDialer returns a dialer that connects, by dial, to the master that the Sentinels name. go-redis'
 // failover client cannot use TLS for only the Sentinels or only the servers, and panics
 // with credentials that change.
-func (r *Resolved) followMaster(o *redis.Options) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: "master " + r.master,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			addr, err := r.askSentinels(ctx, false)
-			if err != nil {
-				return nil, err
-			}
-			return o.Dialer(ctx, "tcp", addr)
-		},
-		DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
-	})
+func (r *Resolved) masterDialer(dial dialer) dialer {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		addr, err := r.askSentinels(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, "tcp", addr)
+	}
 }
 
 // Remote describes a node that is not on this machine and that a load may reach: a node
@@ -118,11 +114,11 @@ func (r *Resolved) watched(ctx context.Context) (all []endpoint, err error) {
 	like := r.seeds[0]
 	like.network = "tcp"
 	err = r.withSentinel(func(sentinel *redis.SentinelClient) error {
-		master, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
+		master, err := sentinel.GetMasterAddrByName(ctx, r.flags.master).Result()
 		if err != nil {
 			return err
 		}
-		replicas, err := sentinel.Replicas(ctx, r.master).Result()
+		replicas, err := sentinel.Replicas(ctx, r.flags.master).Result()
 		if err != nil {
 			return err
 		}
@@ -143,15 +139,15 @@ const failoverPoll = 20 * time.Millisecond
 // failover makes the Sentinels promote a replica.
 func (r *Resolved) failover(ctx context.Context) error {
 	return r.withSentinel(func(sentinel *redis.SentinelClient) error {
-		before, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
+		before, err := sentinel.GetMasterAddrByName(ctx, r.flags.master).Result()
 		if err == nil {
-			err = sentinel.Failover(ctx, r.master).Err()
+			err = sentinel.Failover(ctx, r.flags.master).Err()
 		}
 		if err != nil {
 			return err
 		}
 		for {
-			now, err := sentinel.GetMasterAddrByName(ctx, r.master).Result()
+			now, err := sentinel.GetMasterAddrByName(ctx, r.flags.master).Result()
 			if err == nil && (now[0] != before[0] || now[1] != before[1]) {
 				return nil
 			}

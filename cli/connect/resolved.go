@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -18,19 +17,13 @@ import (
 // Resolved is what the flags, the context and the environment say together: which servers, and how
 // to connect to them. It does not change.
 type Resolved struct {
-	flags         *Flags
-	seeds         []endpoint // the servers that are named: those of a Redlock, or one
-	mode          string     // cluster, sentinel or redlock; "" means one server, or a mode that the server reports
-	sentinels     []endpoint
-	master        string // name of the master in the configuration of the Sentinels
-	allDatabases  bool
-	preferReplica bool
-	timeout       time.Duration
-	security      tlsFlags
-	secret        *secret                 // nil: the password does not change
-	tunnel        *tunnel                 // nil: none is needed, or open
-	permit        func(addr string) error // see Flags.Only
-	debug         *slog.Logger            // nil: --debug is not set
+	flags     *Flags
+	seeds     []endpoint // the servers that are named: those of a Redlock, or one
+	mode      string     // cluster, sentinel or redlock; "" means one server, or a mode that the server reports
+	sentinels []endpoint
+	secret    *secret      // nil: the password does not change
+	tunnel    *tunnel      // nil: none is needed, or open
+	debug     *slog.Logger // nil: --debug is not set
 }
 
 // Resolve merges the flags with the context and the environment. It returns an error for flags
@@ -39,10 +32,7 @@ func (c *Flags) Resolve() (*Resolved, error) {
 	if err := c.checkTopology(); err != nil {
 		return nil, err
 	}
-	r := &Resolved{
-		flags: c, master: c.master, allDatabases: c.db.all, preferReplica: c.PreferReplica, timeout: c.timeout,
-		security: c.security, permit: c.permit,
-	}
+	r := &Resolved{flags: c}
 	for _, raw := range c.Redlock {
 		e, err := parseAddress("--redlock", raw)
 		if err == nil {
@@ -92,13 +82,13 @@ func (r *Resolved) Name() string {
 	}
 	switch r.mode {
 	case "sentinel":
-		return "master " + r.master + " of " + addrs(r.sentinels)
+		return "master " + r.flags.master + " of " + addrs(r.sentinels)
 	case "redlock":
 		return "redlock of " + addrs(r.seeds)
 	case "cluster":
 		return "cluster at " + r.seeds[0].String()
 	}
-	if r.allDatabases {
+	if r.flags.db.all {
 		return r.seeds[0].String()
 	}
 	return r.seeds[0].title()
@@ -132,9 +122,9 @@ func (r *Resolved) options(e endpoint) (*redis.Options, error) {
 		Password:              e.pass,
 		DB:                    e.db,
 		OnConnect:             func(ctx context.Context, cn *redis.Conn) error { return e.setUp(ctx, cn) },
-		DialTimeout:           r.timeout,
-		ReadTimeout:           r.timeout,
-		WriteTimeout:          r.timeout,
+		DialTimeout:           r.flags.timeout,
+		ReadTimeout:           r.flags.timeout,
+		WriteTimeout:          r.flags.timeout,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1, // none: a reply may take one timeout, not two
 		DialerRetries:         1,
@@ -155,7 +145,7 @@ func (r *Resolved) options(e endpoint) (*redis.Options, error) {
 		o.StreamingCredentialsProvider = userSecret{r.secret, e.user}
 	}
 	if e.tls {
-		config, err := r.security.config()
+		config, err := r.flags.security.config()
 		if err != nil {
 			return nil, err
 		}
@@ -164,9 +154,9 @@ func (r *Resolved) options(e endpoint) (*redis.Options, error) {
 		}
 		o.TLSConfig = config
 	}
-	if dial := o.Dialer; r.permit != nil {
+	if dial := o.Dialer; r.flags.permit != nil {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if err := r.permit(addr); err != nil {
+			if err := r.flags.permit(addr); err != nil {
 				return nil, &Error{Err: err}
 			}
 			return dial(ctx, network, addr)

@@ -36,14 +36,14 @@ type Target struct {
 // newTarget returns the target with the servers of r, none of which has been asked yet.
 func newTarget(r *Resolved) *Target {
 	seed, title := r.seeds[0], r.Name()
-	if r.security.insecure {
+	if r.flags.security.insecure {
 		title += " (certificate not verified)"
 	}
 	t := &Target{
 		Title:    title,
-		Many:     r.mode != "" || r.allDatabases,
+		Many:     r.mode != "" || r.flags.db.all,
 		Multi:    inspect.MultiOptions{Mode: r.mode, Redlock: len(r.seeds) > 1},
-		Timeout:  r.timeout,
+		Timeout:  r.flags.timeout,
 		Resolved: r,
 		servers:  &servers{connect: r.client, locate: r.locator(), clients: make(map[endpoint]inspect.Client)},
 	}
