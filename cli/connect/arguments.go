@@ -102,8 +102,8 @@ func (c *Flags) where(r *Resolved) []string {
 		if c.sentinelUser != "" {
 			flags = append(flags, "--sentinel-user", c.sentinelUser)
 		}
-		if c.sentinelTLS.set {
-			flags = append(flags, "--sentinel-tls="+strconv.FormatBool(c.sentinelTLS.on))
+		if c.sentinelTLS != nil {
+			flags = append(flags, "--sentinel-tls="+strconv.FormatBool(*c.sentinelTLS))
 		}
 		return flags
 	case e.network == "unix":

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 )
 
 // Flags holds the values of the connection flags. FlagSet must be called before all
@@ -174,7 +173,7 @@ type topologyFlags struct {
 	Sentinels                  []string // addresses, with or without a port
 	master                     string
 	sentinelUser, sentinelPass string
-	sentinelTLS                optional // not set: as the servers
+	sentinelTLS                *bool    // nil: as the servers
 	Redlock                    []string // addresses or URLs of the servers
 	PreferReplica              bool
 }
@@ -185,7 +184,11 @@ func (s *topologyFlags) addTo(set *pflag.FlagSet) {
 	set.StringVar(&s.master, "master", "mymaster", "`name` of the master in the configuration of the Sentinels")
 	set.StringVar(&s.sentinelUser, "sentinel-user", "", "ACL user `name` at the Sentinels")
 	set.StringVar(&s.sentinelPass, "sentinel-pass", "", "`password` of the Sentinels; LOCKTOP_SENTINEL_PASS is not in the process list")
-	set.BoolFunc("sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)", s.sentinelTLS.Set)
+	set.BoolFunc("sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		s.sentinelTLS = &on
+		return err
+	})
 	set.StringSliceVar(&s.Redlock, "redlock", nil, "`address` or URL of one of the independent servers with Redlocks; may be repeated")
 	set.BoolVar(&s.PreferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older. Actions read and change the masters")
 }
@@ -213,25 +216,6 @@ func (c *Flags) checkTopology() error {
 		}
 	}
 	return nil
-}
-
-// optional is the value of a flag that is true, false or not set.
-type optional struct{ set, on bool }
-
-// Set parses the value of the flag.
-func (o *optional) Set(s string) error {
-	on, err := strconv.ParseBool(s)
-	if err != nil {
-		return errors.New("neither true nor false")
-	}
-	*o = optional{true, on}
-	return nil
-}
-
-// UnmarshalYAML implements [yaml.Unmarshaler].
-func (o *optional) UnmarshalYAML(n *yaml.Node) error {
-	o.set = true
-	return n.Decode(&o.on)
 }
 
 // sentinelPassword returns the password of the Sentinels; "" if they have none.
