@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -30,7 +31,7 @@ func copyRequests(to io.Writer, from io.Reader, before Before) error {
 		err = r.command()
 	}
 	if errors.Is(err, errUnknown) {
-		err = r.rest()
+		err = r.pass(math.MaxInt64)
 	}
 	return errors.Join(err, out.Flush())
 }
@@ -51,86 +52,81 @@ func (f flushed) Read(p []byte) (int, error) {
 // errUnknown: the client does not send RESP. What it sends is passed on unread.
 var errUnknown = errors.New("not the Redis protocol")
 
-// requests is a stream of commands: arrays of bulk strings, or lines.
+// requests is a stream of commands: arrays of bulk strings, or lines. The beginning of a command stays in
+// the buffer of in until its name is known.
 type requests struct {
 	in     *bufio.Reader
 	out    *bufio.Writer
 	before Before
-	head   []byte // the command up to its name, which is not in out yet
 }
 
 // command copies one command.
 func (r *requests) command() error {
-	r.head = r.head[:0]
-	first, err := r.in.Peek(1)
+	first, err := r.peek(1)
 	if err != nil {
 		return err
 	}
 	if first[0] != '*' {
 		return r.inline()
 	}
-	args, err := r.number('*')
-	if err != nil || args < 1 {
-		return r.abandon(err)
+	args, end, err := r.number('*', 0)
+	if err != nil {
+		return err
 	}
-	length, err := r.number('$')
-	if err != nil || length < 0 {
-		return r.abandon(errors.Join(err, errUnknown))
+	if args < 1 {
+		return r.pass(end)
 	}
-	name, rest := "", length+2
+	length, end, err := r.number('$', end)
+	if err != nil {
+		return err
+	}
+	name := ""
 	if length <= longestName {
-		if err := r.toHead(int(rest)); err != nil {
-			return r.abandon(err)
+		head, err := r.peek(end + length + 2)
+		if err != nil {
+			return err
 		}
-		name, rest = string(r.head[len(r.head)-int(rest):len(r.head)-2]), 0
+		name = string(head[end : end+length])
 	}
 	if err := r.named(name); err != nil {
 		return err
 	}
-	if err := r.pass(rest); err != nil {
+	if err := r.pass(end + length + 2); err != nil {
 		return err
 	}
 	for range args - 1 {
-		if err := r.argument(); err != nil {
+		length, end, err := r.number('$', 0)
+		if err != nil {
+			return err
+		}
+		if err := r.pass(end + length + 2); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// argument copies a bulk string.
-func (r *requests) argument() error {
-	r.head = r.head[:0]
-	length, err := r.number('$')
-	if err == nil && length < 0 {
-		err = errUnknown
-	}
-	if err := r.abandon(err); err != nil {
-		return err
-	}
-	return r.pass(length + 2)
-}
-
 // inline copies a command that is a line.
 func (r *requests) inline() error {
-	for !bytes.HasSuffix(r.head, []byte("\n")) && len(r.head) <= longestName {
-		if err := r.toHead(1); err != nil {
-			return r.abandon(err)
+	var head []byte
+	for n := int64(1); !bytes.HasSuffix(head, []byte("\n")) && n <= longestName+1; n++ {
+		var err error
+		if head, err = r.peek(n); err != nil {
+			return err
 		}
-		if words := bytes.Fields(r.head); len(words) > 0 && bytes.ContainsAny(r.head[len(r.head)-1:], " \t\r\n") {
+		if len(bytes.Fields(head)) > 0 && bytes.ContainsAny(head[n-1:], " \t\r\n") {
 			break // the name is complete
 		}
 	}
-	line := string(r.head)
-	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-	if len(line) > longestName {
-		name = ""
+	name := ""
+	if len(head) <= longestName {
+		name, _, _ = strings.Cut(strings.TrimSpace(string(head)), " ")
 	}
 	if err := r.named(name); err != nil {
 		return err
 	}
-	for ended := strings.HasSuffix(line, "\n"); !ended; {
-		if err := r.fill(); err != nil {
+	for ended := false; !ended; {
+		if _, err := r.peek(1); err != nil {
 			return err
 		}
 		there, _ := r.in.Peek(r.in.Buffered())
@@ -145,69 +141,54 @@ func (r *requests) inline() error {
 	return nil
 }
 
-// named calls before for a command whose name is known, and passes on its beginning.
+// named calls before for a command whose name is known.
 func (r *requests) named(name string) error {
-	if act := r.before(strings.ToUpper(name)); act != nil {
-		if err := r.out.Flush(); err != nil {
-			return err
-		}
-		if err := act(); err != nil {
-			return err
-		}
+	act := r.before(strings.ToUpper(name))
+	if act == nil {
+		return nil
 	}
-	return r.abandon(nil)
+	if err := r.out.Flush(); err != nil {
+		return err
+	}
+	return act()
 }
 
-// abandon passes on the head, and returns err.
-func (r *requests) abandon(err error) error {
-	_, failed := r.out.Write(r.head)
-	r.head = r.head[:0]
-	return errors.Join(err, failed)
-}
-
-// number moves a line like *3 or $11 to the head.
-func (r *requests) number(sign byte) (int64, error) {
-	const longest = len("$-9223372036854775808\r\n")
-	begin := len(r.head)
-	for !bytes.HasSuffix(r.head[begin:], []byte("\r\n")) {
-		if len(r.head)-begin == longest {
-			return 0, errUnknown
+// number returns the number in a line like *3 or $11 that begins at a place of the buffer, and the end of the line.
+func (r *requests) number(sign byte, begin int64) (n, end int64, err error) {
+	const longest = int64(len("$-9223372036854775808\r\n"))
+	var line []byte
+	for end = begin; !bytes.HasSuffix(line, []byte("\r\n")); {
+		if end-begin == longest {
+			return 0, end, errUnknown
 		}
-		if err := r.toHead(1); err != nil {
-			return 0, err
-		}
-	}
-	line := r.head[begin:]
-	digits, signed := bytes.CutPrefix(line[:len(line)-2], []byte{sign})
-	n, err := strconv.ParseInt(string(digits), 10, 48)
-	if !signed || err != nil {
-		return 0, errUnknown
-	}
-	return n, nil
-}
-
-// toHead moves n bytes to the head.
-func (r *requests) toHead(n int) error {
-	for range n {
-		b, err := r.in.ReadByte()
+		end++
+		head, err := r.peek(end)
 		if err != nil {
-			return err
+			return 0, end, err
 		}
-		r.head = append(r.head, b)
+		line = head[begin:]
 	}
-	return nil
+	digits, signed := bytes.CutPrefix(line[:len(line)-2], []byte{sign})
+	n, err = strconv.ParseInt(string(digits), 10, 48)
+	if !signed || err != nil || sign == '$' && n < 0 {
+		return 0, end, errUnknown
+	}
+	return n, end, nil
 }
 
-// fill waits until there is something to read.
-func (r *requests) fill() error {
-	_, err := r.in.Peek(1)
-	return err
+// peek waits until the buffer has n bytes, and returns them. If there are fewer, it passes them on.
+func (r *requests) peek(n int64) ([]byte, error) {
+	there, err := r.in.Peek(int(n))
+	if err != nil {
+		return nil, errors.Join(err, r.pass(int64(len(there))))
+	}
+	return there, nil
 }
 
 // pass passes on n bytes as they arrive.
 func (r *requests) pass(n int64) error {
 	for n > 0 {
-		if err := r.fill(); err != nil {
+		if _, err := r.peek(1); err != nil {
 			return err
 		}
 		there, _ := r.in.Peek(int(min(n, int64(r.in.Buffered()))))
@@ -218,16 +199,4 @@ func (r *requests) pass(n int64) error {
 		_, _ = r.in.Discard(len(there)) // it is in the buffer
 	}
 	return nil
-}
-
-// rest passes on everything that follows.
-func (r *requests) rest() error {
-	for {
-		if err := r.fill(); err != nil {
-			return err
-		}
-		if err := r.pass(int64(r.in.Buffered())); err != nil {
-			return err
-		}
-	}
 }
