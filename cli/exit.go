@@ -98,7 +98,7 @@ func asExitError(err error) *exitError {
 }
 
 // messages writes the messages of the program that are not results: one line each,
-// or one JSON object per line. It removes control characters from every text.
+// or one JSON object per line, with one Write. It removes control characters from every text.
 type messages struct {
 	to   io.Writer
 	json bool

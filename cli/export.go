@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -141,7 +140,7 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 		return err
 	}
 	defer e.closeRecordings()
-	server, err := web.New(o.webConfig, func(text string) { e.note("%s", text) })
+	server, err := web.New(o.webConfig, func(text string) { e.notes.note("%s", text) })
 	if err != nil {
 		return usageErrorf("", "--web.config.file: %w", err)
 	}
@@ -159,12 +158,10 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 
 // export is a running export.
 type export struct {
-	program *program
+	*program
 	options exportOptions
 	targets []*exportTarget
 	metrics *metrics.Exporter
-
-	mu sync.Mutex // for the notes of several goroutines
 }
 
 // exportTarget is one target of an export.
@@ -227,7 +224,7 @@ func (t *exportTarget) prepare() error {
 // or at the end of ctx: a target that does not answer may do so later.
 func (e *export) openTargets(ctx context.Context) error {
 	for _, t := range e.targets {
-		p := e.program.prompt()
+		p := e.prompt()
 		p.Note = nil // a server that loads its data does not delay the other targets
 		err := t.connect(ctx, p)
 		if ctx.Err() != nil {
@@ -260,19 +257,12 @@ func (e *export) report(t *exportTarget, err error) {
 		e.metrics.Fail(t.index, downReason(err))
 		if t.lost.IsZero() {
 			t.lost = cmp.Or(t.answered, time.Now())
-			e.note("%s cannot be read: %v; trying again until it can", t.name, err)
+			e.notes.note("%s cannot be read: %v; trying again until it can", t.name, err)
 		}
 	case !t.lost.IsZero():
-		e.note("%s answers after %s", t.name, humanize.Duration(time.Since(t.lost)))
+		e.notes.note("%s answers after %s", t.name, humanize.Duration(time.Since(t.lost)))
 		t.lost = time.Time{}
 	}
-}
-
-// note prints a note. It may be called by several goroutines.
-func (e *export) note(format string, args ...any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.program.notes.note(format, args...)
 }
 
 // watch updates the metrics of a target until ctx ends.
@@ -332,7 +322,7 @@ func collectAt(percent int) (restore func()) {
 // timeout of the target permits.
 func (e *export) read(ctx context.Context, t *exportTarget) (keyspace.Snapshot, error) {
 	if t.open == nil {
-		if err := t.connect(ctx, connect.Prompt{In: e.program.in, Out: e.program.notes.to}); err != nil {
+		if err := t.connect(ctx, connect.Prompt{In: e.in, Out: e.notes.to}); err != nil {
 			return keyspace.Snapshot{}, err
 		}
 	}

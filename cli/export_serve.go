@@ -74,7 +74,7 @@ func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Li
 		if server.TLS() {
 			scheme = "https"
 		}
-		e.note("serving %s://%s/metrics", scheme, l.Addr())
+		e.notes.note("serving %s://%s/metrics", scheme, l.Addr())
 	}
 	all.Wait()
 	if err := context.Cause(running); ctx.Err() == nil && err != nil {
@@ -135,9 +135,9 @@ func (e *export) reload(ctx context.Context, server *web.Server, signals <-chan 
 			return
 		case <-signals:
 			if err := server.Reload(); err != nil {
-				e.note("the old web configuration stays: %v", err)
+				e.notes.note("the old web configuration stays: %v", err)
 			} else {
-				e.note("read the web configuration again")
+				e.notes.note("read the web configuration again")
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (e *export) writeTextfiles(ctx context.Context) {
 			last = time.Now()
 			err := e.writeTextfile()
 			if err != nil && !failing {
-				e.note("%v; trying again every %s", err, humanize.Setting(textfileInterval))
+				e.notes.note("%v; trying again every %s", err, humanize.Setting(textfileInterval))
 			}
 			failing = err != nil
 		}

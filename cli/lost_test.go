@@ -246,7 +246,7 @@ func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 			return snap, nil
 		})}
 		said := new(bytes.Buffer)
-		w := &watcher{source: source, selection: &selection{}, notes: messages{to: said}, title: "x"}
+		w := &watcher{source: source, selection: &selection{}, output: output{notes: messages{to: said}}, title: "x"}
 		for range 3 {
 			_, notices, _ := source.Next(t.Context())
 			for _, n := range notices {
@@ -268,7 +268,7 @@ func TestAWatchNamesTheServerOfSeveralThatWasAway(t *testing.T) {
 		{Kind: keyspace.ServerBack, Node: "b:1", At: now, Since: now.Add(-12 * time.Second), Text: "it was restarted"}, {Kind: keyspace.WatchModeChanged, Node: "b:1", Text: "changes are now detected by polling"}}
 	said := new(bytes.Buffer)
 	source := &multiEventSource{down: make(map[string]bool)}
-	w := &watcher{notes: messages{to: said}, title: "redlock of a:1, b:1", several: true}
+	w := &watcher{output: output{notes: messages{to: said}}, title: "redlock of a:1, b:1", several: true}
 	for _, snap := range []keyspace.Snapshot{{Nodes: []keyspace.Node{a, b}}, {Nodes: []keyspace.Node{a, down}}, {Nodes: []keyspace.Node{a, b}, Notices: late}} {
 		for _, n := range source.nodeChanges(snap) {
 			w.note(n)

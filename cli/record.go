@@ -180,7 +180,7 @@ func (e *export) record() error {
 		}
 		recorded[dir] = t.name
 		w, err := recording.NewDirWriter(dir, recording.DirOptions{
-			Keep: o.keep, KeepSize: int64(o.size), Report: func(text string) { e.note("%s", text) },
+			Keep: o.keep, KeepSize: int64(o.size), Report: func(text string) { e.notes.note("%s", text) },
 			Index: func() recording.Indexer { return incident.NewIndexer() },
 		})
 		if err != nil {
@@ -214,7 +214,7 @@ func (e *export) closeRecordings() {
 			continue
 		}
 		if err := t.recording.Close(); err != nil {
-			e.note("--record: %v", err)
+			e.notes.note("--record: %v", err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -88,8 +87,7 @@ func (p output) watch(ctx context.Context, t *connect.Target, s *selection, o wa
 		source:    source,
 		options:   o,
 		selection: s,
-		printer:   eventPrinter{p.out, o.json, s.databases},
-		notes:     p.notes,
+		output:    p,
 		title:     t.Title,
 		several:   t.Many,
 		reported:  make(map[findingKey]bool),
@@ -101,21 +99,6 @@ func (p output) watch(ctx context.Context, t *connect.Target, s *selection, o wa
 		return ctx.Err()
 	}
 	return w.missing()
-}
-
-// eventPrinter prints one event or finding per line.
-type eventPrinter struct {
-	out       io.Writer
-	json      bool
-	databases bool // name the database
-}
-
-// print prints a line: the document, or the text.
-func (t eventPrinter) print(document any, text string) error {
-	if t.json {
-		return render.JSON(t.out, document)
-	}
-	return render.Written(t.out, text+"\n")
 }
 
 // prints reports whether events of a kind are printed.
@@ -157,11 +140,10 @@ const (
 
 // watcher prints events and findings.
 type watcher struct {
-	source     eventSource
-	options    watchOptions
-	selection  *selection
-	printer    eventPrinter
-	notes      messages
+	source    eventSource
+	options   watchOptions
+	selection *selection
+	output
 	title      string
 	several    bool                // the source has several servers
 	lostAt     time.Time           // last answer before the time without one
@@ -196,11 +178,11 @@ func (w *watcher) run(ctx context.Context) error {
 			return nil
 		}
 		if err := w.printEvents(events); err != nil {
-			return fmt.Errorf("print events: %w", err)
+			return err
 		}
 		w.warn()
 		if err := w.reportFindings(); err != nil {
-			return fmt.Errorf("print findings: %w", err)
+			return err
 		}
 	}
 }
@@ -212,10 +194,10 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 		if !w.options.prints(string(e.Kind)) || !w.selection.matches(&e.Lock, found) {
 			continue
 		}
-		if err := w.printer.print(render.EventOf(e), render.EventSentence(e, found, w.printer.databases)); err != nil {
+		if err := w.printedText("events", w.options.json, render.EventOf(e), render.EventSentence(e, found, w.selection.databases)+"\n"); err != nil {
 			return err
 		}
-		if w.printer.json || e.Kind.Ends() {
+		if w.options.json || e.Kind.Ends() {
 			continue
 		}
 		for _, f := range found {
@@ -247,10 +229,10 @@ func (w *watcher) reportFindings() error {
 		}
 		about := "server"
 		if f.Lock != (keyspace.ID{}) {
-			about = render.LockName(f.Lock, w.printer.databases)
+			about = render.LockName(f.Lock, w.selection.databases)
 		}
-		if err := w.printer.print(render.FindingEvent{At: render.Timestamp(known.At), Event: findingName, KeyedFinding: render.KeyedFindingOf(f)},
-			fmt.Sprintf("%s %s %s, %s: %s %s", known.At.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), render.Remedy(f))); err != nil {
+		if err := w.printedText("findings", w.options.json, render.FindingEvent{At: render.Timestamp(known.At), Event: findingName, KeyedFinding: render.KeyedFindingOf(f)},
+			fmt.Sprintf("%s %s %s, %s: %s %s\n", known.At.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), render.Remedy(f))); err != nil {
 			return err
 		}
 	}

@@ -235,11 +235,10 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		wants watchOptions
 		picks selection
-		json  bool
 		want  string // the part of a line that identifies it
 	}{
 		{want: "appeared job:nightly, .* critical: Held .*\n" + servers + late},
-		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"event":"finding","node":"redis.test:6379","id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
+		{wants: watchOptions{json: true}, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"event":"finding","node":"redis.test:6379","id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
 		{wants: watchOptions{events: []string{"expired"}}, want: ""},
 		{wants: watchOptions{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\n" + servers + late},
 		{picks: selection{format: "redisson"}, want: servers + late},
@@ -254,7 +253,7 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var out bytes.Buffer
-			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, printer: eventPrinter{out: &out, json: tt.json}, reported: make(map[findingKey]bool)}
+			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, output: output{out: &out}, reported: make(map[findingKey]bool)}
 			check.NoError(t, w.run(ctx))
 			said := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(out.String(), "")
 			ok, _ := regexp.MatchString("^.*"+tt.want+"$", said)
@@ -279,7 +278,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was restarted"},
 			}},
 			selection: &selection{},
-			notes:     messages{to: said},
+			output:    output{notes: messages{to: said}},
 			title:     "redis://redis.test",
 		}
 		check.NoError(t, w.run(ctx))
@@ -345,7 +344,7 @@ func TestAWatchThatEndsBeforeItsFirstScanSaysSo(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		read := keyspace.Snapshot{Complete: complete, Cost: keyspace.Cost{Scanned: 100, Keys: 3000}}
-		w := &watcher{source: &aging{known: read}, notes: messages{to: &said}}
+		w := &watcher{source: &aging{known: read}, output: output{notes: messages{to: &said}}}
 		check.NoError(t, w.missing())
 		check.Contains(t, said.String(), want)
 		check.Equal(t, said.Len() > 0, !complete, "it warns")
@@ -357,7 +356,7 @@ func TestAWatchSaysThatItsFirstScanGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		source := &aging{known: keyspace.Snapshot{Nodes: []keyspace.Node{{Up: true}}, Cost: keyspace.Cost{Scanned: 330, Keys: 3000}}}
-		w := &watcher{source: source, notes: messages{to: &said}}
+		w := &watcher{source: source, output: output{notes: messages{to: &said}}}
 		for range 5 {
 			w.warn()
 			time.Sleep(findingsInterval)

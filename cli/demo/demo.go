@@ -3,11 +3,9 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"locktop/internal/server"
@@ -182,9 +180,7 @@ func (s *Source) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 // joined joins a snapshot of the main server and one of the Redlock's servers.
 func joined(snap, five keyspace.Snapshot) keyspace.Snapshot {
 	snap.Locks = slices.Concat(snap.Locks, five.Locks)
-	slices.SortFunc(snap.Locks, func(a, b *keyspace.Lock) int {
-		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
-	})
+	slices.SortFunc(snap.Locks, keyspace.CompareLocks)
 	snap.Nodes = slices.Concat(snap.Nodes, five.Nodes)
 	snap.Events = slices.Concat(snap.Events, five.Events)
 	snap.Problems = slices.Concat(snap.Problems, five.Problems)
