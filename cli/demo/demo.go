@@ -21,7 +21,17 @@ type Demo struct {
 
 	main   node // the server with the sample locks
 	quorum *Servers
-	stop   []func() // in the order of the starts
+	cleanup
+}
+
+// cleanup has the functions that stop what was started, in the order of the starts.
+type cleanup struct{ stop []func() }
+
+// Close stops all that was started, the newest first.
+func (c *cleanup) Close() {
+	for _, stop := range slices.Backward(c.stop) {
+		stop()
+	}
 }
 
 // Start starts the servers, the sample locks and a load with a number of clients. If
@@ -33,13 +43,6 @@ func Start(ctx context.Context, clients int, processes bool) (*Demo, error) {
 		return nil, fmt.Errorf("set the scene: %w", err)
 	}
 	return d, nil
-}
-
-// Close stops the load, the sample locks and the servers.
-func (d *Demo) Close() {
-	for _, stop := range slices.Backward(d.stop) {
-		stop()
-	}
 }
 
 func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
@@ -125,7 +128,7 @@ type Source struct {
 	quorum *inspect.MultiSource
 	load   *loadgen.Group
 	byAddr map[string]inspect.Client
-	stop   []func()
+	cleanup
 }
 
 // Source starts to observe the demo with the scanners that newScanner returns. The caller
@@ -156,13 +159,6 @@ func (s *Source) connect(n node) server.Client {
 // ClientOf returns the client of a server; nil if there is none. The demo uses one
 // database of each server.
 func (s *Source) ClientOf(addr string, _ int) inspect.Client { return s.byAddr[addr] }
-
-// Close closes the connections.
-func (s *Source) Close() {
-	for _, stop := range slices.Backward(s.stop) {
-		stop()
-	}
-}
 
 // Snapshot returns the newest snapshot of the demo.
 func (s *Source) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"locktop/internal/humanize"
 	"locktop/internal/netfault"
@@ -20,7 +19,7 @@ type Servers struct {
 	Title string
 
 	nodes []node
-	stop  []func() // in the order of the starts
+	cleanup
 }
 
 // node is a server, and a client of it.
@@ -43,13 +42,6 @@ func StartServers(ctx context.Context, n int, processes bool) (*Servers, error) 
 		return nil, err
 	}
 	return g, nil
-}
-
-// Close closes the clients and stops the servers.
-func (g *Servers) Close() {
-	for _, stop := range slices.Backward(g.stop) {
-		stop()
-	}
 }
 
 func (g *Servers) startChildren(ctx context.Context, n int) error {

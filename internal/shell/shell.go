@@ -23,9 +23,9 @@ func Word(s string) (word string, ok bool) {
 	switch {
 	case len(s) > MaxWord || strings.Contains(s, "\x00") || strings.HasSuffix(s, "\n"):
 		return "", false
-	case s != "" && s[0] != '=' && !has(s, needsQuotes): // zsh replaces =name by the path of a command
+	case s != "" && s[0] != '=' && !strings.ContainsFunc(s, needsQuotes): // zsh replaces =name by the path of a command
 		return s, true
-	case !has(s, unprintable):
+	case !strings.ContainsFunc(s, unprintable):
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
 	}
 	var out strings.Builder
@@ -33,7 +33,7 @@ func Word(s string) (word string, ok bool) {
 	for i := range len(s) {
 		// printf would take a leading - as an option. Within double quotes, shells
 		// treat single quotes differently.
-		if c := s[i]; needsQuotes(c) && c != ' ' || i == 0 && c == '-' || c == '%' {
+		if c := s[i]; needsQuotes(rune(c)) && c != ' ' || i == 0 && c == '-' || c == '%' {
 			fmt.Fprintf(&out, `\%03o`, c)
 		} else {
 			out.WriteByte(c)
@@ -71,22 +71,13 @@ func RedisWord(s string) string {
 	return `"` + out.String() + `"`
 }
 
-func has(s string, bad func(byte) bool) bool {
-	for i := range len(s) {
-		if bad(s[i]) {
-			return true
-		}
-	}
-	return false
-}
-
 // needsQuotes reports whether a shell may interpret c.
-func needsQuotes(c byte) bool {
+func needsQuotes(c rune) bool {
 	alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-	return !alnum && !strings.ContainsRune("-_./:=@%+,", rune(c))
+	return !alnum && !strings.ContainsRune("-_./:=@%+,", c)
 }
 
-func unprintable(c byte) bool { return c < ' ' || c > '~' }
+func unprintable(c rune) bool { return c < ' ' || c > '~' }
 
 // Split splits a command line into words as a POSIX shell does, and interprets nothing
 // but quotes and backslashes: variables, globs, pipes and $(…) stay as they are
