@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -151,13 +150,6 @@ func takeTurns(t *testing.T) {
 	}
 }
 
-func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
-	c := servertest.DebugForTest(t, "--databases", "3")
-	rdb := client(t, c.Addr())
-	check.ErrorIs(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
-	check.Equal(t, rdb.ConfigGet(t.Context(), "databases").Val()["databases"], "3", "databases")
-}
-
 func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 	c := servertest.RedisForTest(t)
 	rdb := client(t, c.Addr())
@@ -187,48 +179,6 @@ func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
 	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {
 		check.True(t, servertest.SetUser(t.Context(), rdb, "ann", "+@all", rule) != nil, "%q was accepted", rule)
 	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		check.Require(t, !time.Now().After(limit), "still waiting for %s", what)
-	}
-}
-
-func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
-	t.Parallel()
-	r := servertest.ReplicatedForTest(t, servertest.ReplicatedOptions{Replicas: 2})
-	check.Require(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
-	check.NoError(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
-	heir := r.Replicas()[1]
-	rdb := client(t, heir.Addr())
-	eventually(t, "the key to arrive", func() bool { return rdb.Get(t.Context(), "k").Val() == "v" })
-	err := rdb.Set(t.Context(), "k", "w", 0).Err()
-	check.True(t, err != nil && strings.HasPrefix(err.Error(), "READONLY"), "a replica took a write: %v", err)
-
-	check.NoError(t, r.Master().Kill())
-	check.NoError(t, r.Promote(t.Context(), heir))
-	check.ErrorIs(t, rdb.Set(t.Context(), "k", "w", 0).Err(), nil, "the new master")
-	check.NoError(t, r.Follow(t.Context(), r.Replicas()[0], heir))
-	check.Equal(t, client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(), "w", "in sync with the new master it has")
-}
-
-func TestClusterServesAllSlotsAtOnce(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
-	c := servertest.ClusterForTest(t, servertest.ClusterOptions{})
-	rdb := client(t, c.Addrs()[0])
-	served := map[string]bool{}
-	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		slot := check.Must(rdb.ClusterKeySlot(t.Context(), key).Result())(t)
-		node := check.Must(c.Owner(t.Context(), int(slot)))(t)
-		check.NoError(t, client(t, node.Addr()).Set(t.Context(), key, "v", 0).Err(), "%s", key) // a redirection is an error
-		served[node.Addr()] = true
-	}
-	check.True(t, len(served) == 3, "26 keys went to %d of 3 masters", len(served))
-	check.True(t, c.Node(c.Addrs()[1]) == c.Nodes()[1] && c.Node("127.0.0.1:1") == nil, "a node is not found by its address")
 }
 
 func TestGroupsEndWithTheTest(t *testing.T) {
@@ -263,46 +213,5 @@ func TestGroupThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
 	check.True(t, err != nil, "a cluster started after its context's end")
 	if _, err := servertest.StartSentinelGroup(t.Context(), servertest.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
 		t.Error("servers started with an argument that does not exist")
-	}
-}
-
-// While a slot moves, each of two masters has some of its keys. After the move
-// the other master has all of them.
-func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	t.Parallel()
-	c := servertest.ClusterForTest(t, servertest.ClusterOptions{})
-	const slot = 0 // a slot of the first master
-	from, to := c.Nodes()[0], c.Nodes()[2]
-	rdb := client(t, from.Addr())
-	tag := tagIn(t, rdb, slot)
-	for i := range 4 {
-		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
-	}
-	m := c.HalfMigrationForTest(t, slot, to, 3)
-	here, there := rdb.DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val()
-	check.True(t, here == 1 && there == 3, "%d keys are left and %d have moved", here, there)
-	var said []string
-	for i := range 4 {
-		if err := rdb.Get(t.Context(), fmt.Sprintf("{%s}:%d", tag, i)).Err(); err != nil {
-			said = append(said, err.Error())
-		}
-	}
-	check.True(t, len(said) == 3 && strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())),
-		"the owner says %q of the keys that have moved", said)
-	check.NoError(t, m.Finish(t.Context()))
-	owner, err := c.Owner(t.Context(), slot)
-	check.True(t, owner == to && client(t, to.Addr()).DBSize(t.Context()).Val() == 4, "it is not where it should be: %v", err)
-}
-
-// tagIn returns a hash tag whose keys are in a slot.
-func tagIn(t *testing.T, rdb server.Client, slot int64) string {
-	t.Helper()
-	for i := 0; ; i++ {
-		tag := fmt.Sprint("t", i)
-		n := check.Must(rdb.ClusterKeySlot(t.Context(), tag).Result())(t)
-		if n == slot {
-			return tag
-		}
 	}
 }

@@ -136,3 +136,39 @@ func FuzzShell(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) { checkLine(t, "sh", a, b) })
 }
+
+func TestSplitReadsQuotesAsAShellDoes(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                       nil,
+		"  a \t b\n":             {"a", "b"},
+		`pass show 'redis/prod'`: {"pass", "show", "redis/prod"},
+		`a"b c"'d e'f`:           {"ab cd ef"},
+		`'' ""`:                  {"", ""},
+		`a\ b "c\"d\e" 'f\g'`:    {"a b", `c"d\e`, `f\g`},
+		`"it's" 'say "x"'`:       {"it's", `say "x"`},
+		`é '…'`:                  {"é", "…"},
+		`a\`:                     nil,
+		`a 'b`:                   nil,
+		`"`:                      nil,
+	} {
+		got, err := shell.Split(line)
+		check.True(t, slices.Equal(got, want) && (err != nil) == (want == nil && line != ""),
+			"Split(%q) = %q, %v; want %q", line, got, err, want)
+		if want == nil {
+			continue
+		}
+		if _, err := exec.LookPath("sh"); err != nil {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", `printf '%s\0' `+strings.TrimSpace(line)).Output()
+		said := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+		check.True(t, err == nil && slices.Equal(said, want), "a shell splits %q into %q, %v; want %q", line, said, err, want)
+	}
+}
+
+func TestSplitReadsWhatLineWrites(t *testing.T) {
+	words := []string{"a", "", "it's", `\`, `"`, "$x", "~", " b ", "!", "`"}
+	line, ok := shell.Line(words...)
+	got, err := shell.Split(line)
+	check.True(t, ok && err == nil && slices.Equal(got, words), "%q became %q, %v", line, got, err)
+}
