@@ -430,6 +430,9 @@ func TestFlagsThatDoNotGoTogetherAreRefused(t *testing.T) {
 		"--redlock redis://127.0.0.1:1,redis://10.0.0.1:2 --load": "10.0.0.1:2 is on another machine",
 		"list --cluster --redlock redis://a,redis://b":            "", "list --cluster --sentinel a": "", "list --sentinel a -H b": "",
 		"list --redlock redis://a -p 1": "", "list --master m": "", "list --prefer-replica": "", "list --redlock http://a": "",
+		"contention --force": "--force needs --monitor", "contention --for 0s": "--for: not a positive time", "contention --classes 0": "--classes: not a positive number",
+		"contention --monitor --for 2m": "with --monitor, --for is at most 1 m", "contention --order --folded": "--folded excludes",
+		"inspect --key-b64 b*se64": "this is not base64", "release --key-b64 bG9jazph lock:a": "KEY and --key-b64 exclude each other", "release": "needs the key of a lock",
 		"list -n some": "", "list --budget 0": "", "list --budget 101": "", "list --budget fast": "",
 	} {
 		locktop(t, strings.Fields(args)...).fails(t, exitUsage, want)

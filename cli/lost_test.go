@@ -239,7 +239,7 @@ func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 			{Server: keyspace.Server{Addr: "b:1"}, Up: true, AnsweredAt: time.Now().Add(-8 * time.Second)},
 		}}
 		n := 0
-		source := &multiEventSource{down: make(map[string]bool), fleet: snapshots(func(context.Context) (keyspace.Snapshot, error) {
+		source := &multiEventSource{down: make(map[string]bool), fleet: sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
 			if n++; n == 2 {
 				return keyspace.Snapshot{}, errors.New("i/o timeout")
 			}

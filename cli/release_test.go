@@ -132,12 +132,6 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	}
 }
 
-func TestDoctorIsContentWithASoundServer(t *testing.T) {
-	t.Parallel()
-	out := run(t, "doctor", "--for", "1ms", "-u", "redis://"+aLock(t))
-	check.False(t, strings.Contains(out, "\x1b"), "it prints a control character: %q", out)
-}
-
 // Each server of a Redlock removes the token that was seen, and no other.
 func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 	rig := servertest.IndependentForTest(t, 3)
@@ -368,26 +362,6 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
 		check.False(t, strings.Contains(lines[0].HolderDigests[0], token), "the token was written down")
-	}
-}
-
-func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
-	testtier.Long(t, "it starts a cluster")
-	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{})
-	rdb := clusterClient(t, rig)
-	for i := range rig.Addrs() {
-		for n := 0; ; n++ { // a key of this node
-			key := fmt.Sprintf("lock:%d:%d", i, n)
-			owner := check.Must(rig.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), key).Val())))(t)
-			if owner.Addr() != rig.Addrs()[i] {
-				continue
-			}
-			check.NoError(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
-			ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0]).says(t, exitFine)
-			lines := audited(t)
-			check.True(t, len(lines) == 2 && slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}), "%s of %s: %+v", key, rig.Addrs()[i], lines)
-			break
-		}
 	}
 }
 

@@ -107,7 +107,7 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := 0
 	rec := &recorder{writer: recording.NewWriter(f, true), every: time.Millisecond}
-	rec.source = snapshots(func(context.Context) (keyspace.Snapshot, error) {
+	rec.source = sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
 		n++
 		if n == 50 {
 			stop()
@@ -121,11 +121,6 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	from, to := r.Span()
 	check.True(t, to.Sub(from) == 48*time.Second && rec.snapshots == 49, "%d snapshots from %v to %v", rec.snapshots, from, to)
 }
-
-// snapshots makes a source of a function.
-type snapshots func(context.Context) (keyspace.Snapshot, error)
-
-func (f snapshots) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
 
 // aDay records a day into a directory, one snapshot per step: the count of the lock is the
 // number of seconds since the begin.

@@ -262,23 +262,6 @@ func nodesUp(d render.Document) string {
 	return strings.Join(all, " ")
 }
 
-func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
-	long(t, "it starts a cluster with replicas")
-	rig := servertest.ClusterForTest(t, servertest.ClusterOptions{Replicas: 1})
-	rdb := clusterClient(t, rig)
-	for i := range 12 {
-		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
-	}
-	eventually(t, func() bool {
-		doc, _ := listedOn(t, "--cluster", "--prefer-replica", "-u", "redis://"+rig.Addrs()[0])
-		roles := ""
-		for _, n := range doc.Nodes {
-			roles += n.Role + " "
-		}
-		return len(doc.Locks) == 12 && roles == "slave slave slave "
-	})
-}
-
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	long(t, "it starts Sentinels")
 	rig := servertest.SentinelGroupForTest(t, servertest.SentinelOptions{Replicas: 1})

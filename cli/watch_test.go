@@ -144,27 +144,6 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 	}
 }
 
-func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
-	addr := servertest.EmbeddedForTest(t).Addr()
-	w := startWatch(t, "--json", "-u", "redis://"+addr)
-	send(t, addr, "SET", "lock:\x1b[2J\u202e", token, "PX", "60000")
-	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","node":"127.0.0.1:\d+","db":0,"format":"[a-z-]+","holder":{"id":"`+token+`","depth":1,"ttl_ms":[1-6]\d{4}.*},"ttl_ms":[1-6]\d{4}}$`)
-}
-
-func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
-	t.Parallel()
-	addr := servertest.EmbeddedForTest(t).Addr()
-	w := startWatch(t, "--events", "acquired,appeared", "--match", "lock:orders:*", "--match", "lock:last", "-u", "redis://"+addr)
-	send(t, addr, "SET", "lock:other", token, "PX", "60000")
-	send(t, addr, "SET", "lock:orders:1", token, "PX", "60000")
-	w.out.sees(t, " (acquired|appeared) lock:orders:1 ")
-	send(t, addr, "DEL", "lock:orders:1")
-	send(t, addr, "SET", "lock:last", token, "PX", "60000")
-	w.out.sees(t, " (acquired|appeared) lock:last ")
-	said := w.out.String()
-	check.True(t, strings.Count(said, "\n") == 2, "it said\n%s", said)
-}
-
 func TestWatchOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	c := servertest.RedisForTest(t)
