@@ -16,6 +16,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
@@ -164,33 +165,17 @@ type tap struct {
 // tapOn starts a tap that is closed at the end of the test.
 func tapOn(t *testing.T, sentinel string) *tap {
 	t.Helper()
-	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &tap{addr: l.Addr().String()}
-	var conns sync.WaitGroup
-	conns.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() { p.carry(near, sentinel) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		conns.Wait()
-	})
+	p := &tap{}
+	network := netfault.New(new(net.Dialer).DialContext)
+	network.Relay = p.carry
+	proxy := check.Must(network.Listen("tcp", sentinel))(t)
+	t.Cleanup(func() { check.NoError(t, proxy.Close()) })
+	p.addr = proxy.Addr()
 	return p
 }
 
 // carry forwards one connection until the client closes it.
-func (p *tap) carry(near net.Conn, sentinel string) {
-	defer near.Close()
-	far, err := net.Dial("tcp", sentinel)
-	if err != nil {
-		return
-	}
-	defer far.Close()
+func (p *tap) carry(near, far net.Conn) {
 	go func() { _, _ = io.Copy(near, far) }()
 	requests := bufio.NewReader(io.TeeReader(near, far))
 	for {
