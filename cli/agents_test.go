@@ -40,20 +40,26 @@ func spawn(t *testing.T, args ...string) *spawned {
 // spawnIn starts the program in an environment; nil is that of the test.
 func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
-	self := check.Must(os.Executable())(t)
-	s := &spawned{t: t, cmd: exec.Command(self), out: newLines(), errs: newLines(), ended: make(chan struct{})}
-	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
-	check.NoError(t, s.cmd.Start())
+	cmd := exec.Command(check.Must(os.Executable())(t))
+	cmd.Args, cmd.Env = append([]string{"locktop"}, args...), env
+	return spawnCommand(t, cmd)
+}
+
+// spawnCommand starts any command, which is killed at the end of the test.
+func spawnCommand(t *testing.T, cmd *exec.Cmd) *spawned {
+	t.Helper()
+	s := &spawned{t: t, cmd: cmd, out: newLines(), errs: newLines(), ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = s.out, s.errs
+	check.NoError(t, cmd.Start())
 	go func() {
 		defer close(s.ended)
-		_ = s.cmd.Wait() // the tests look at its state
+		_ = cmd.Wait() // the tests look at its state
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		<-s.ended
 		if t.Failed() {
-			t.Logf("locktop %q: %s\n%s%.3000s", args, s.cmd.ProcessState, s.errs, s.out)
+			t.Logf("%q: %s\n%s%.3000s", cmd.Args, cmd.ProcessState, s.errs, s.out)
 		}
 	})
 	return s

@@ -275,29 +275,16 @@ scrape_configs:
 // start starts the process and reports whether it got ready. It ends with the test.
 func (p promServer) start(config, dir string) (ready bool) {
 	p.t.Helper()
-	said := newLines()
-	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+strings.TrimPrefix(p.addr, "http://"), "--log.level=warn")
-	cmd.Stdout, cmd.Stderr = said, said
-	check.NoError(p.t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // the test looks at what it answers
-	}()
+	server := spawnCommand(p.t, exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+strings.TrimPrefix(p.addr, "http://"), "--log.level=warn"))
 	p.t.Cleanup(func() {
 		if p.t.Failed() && ready {
 			p.t.Logf("raised: %q; up: %v", p.raised(), p.ask("/api/v1/query", url.Values{"query": {"locktop_up or locktop_pass_complete"}}))
 		}
-		_ = cmd.Process.Kill()
-		<-ended
-		if p.t.Failed() {
-			p.t.Logf("prometheus: %s", said)
-		}
 	})
 	eventually(p.t, func() bool {
 		select {
-		case <-ended:
+		case <-server.ended:
 			return true
 		default:
 		}

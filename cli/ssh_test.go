@@ -53,15 +53,7 @@ func sshHosts(t *testing.T) (folder string) {
 		port := freePort(t)
 		write(t, file(host+".conf"), fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\n"+
 			"PidFile none\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n", port, file(host), file("own.pub")))
-		cmd := exec.Command(sshd, "-D", "-e", "-f", file(host+".conf"))
-		said := newLines()
-		cmd.Stderr = said
-		check.NoError(t, cmd.Start())
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
-		said.sees(t, "Server listening on")
+		spawnCommand(t, exec.Command(sshd, "-D", "-e", "-f", file(host+".conf"))).errs.sees(t, "Server listening on")
 		fmt.Fprintf(&config, "Host %s\n  HostName 127.0.0.1\n  Port %s\n  HostKeyAlias %s\n", host, port, host)
 		key := readText(t, file(host+".pub"))
 		fmt.Fprintf(&known, "%s %s", host, key)

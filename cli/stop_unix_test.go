@@ -72,15 +72,12 @@ func TestAHangupEndsACommand(t *testing.T) {
 		{"exec locktop load setnx-crash -u redis://" + addr, []syscall.Signal{syscall.SIGHUP}, 129},
 		{"trap '' HUP; exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
 	} {
-		cmd := exec.Command("sh", "-c", c.command)
-		check.NoError(t, cmd.Start())
+		s := spawnCommand(t, exec.Command("sh", "-c", c.command))
 		within(t, longestWait, func() bool { return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop") })
-		for _, s := range c.signals {
-			check.NoError(t, cmd.Process.Signal(s))
+		for _, sig := range c.signals {
+			s.signal(sig)
 		}
-		_ = cmd.Wait()
-		code := cmd.ProcessState.ExitCode()
-		check.True(t, code == c.code, "%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
+		s.exits(c.code)
 		wantNoKeys(t, addr)
 	}
 }

@@ -328,10 +328,9 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	child := servertest.RedisForTest(t, "--requirepass", canary)
 	rdb := clientWith(t, child.Addr(), server.ClientOptions{Password: canary})
 	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
-	ctx, stop := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
+	cmd := exec.Command("locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
 	cmd.Stdin = strings.NewReader(canary + "\n")
-	check.NoError(t, cmd.Start())
+	spawnCommand(t, cmd)
 	eventually(t, func() bool { return monitors(t, rdb) })
 	seen := false
 	for _, p := range processes(t) {
@@ -340,8 +339,6 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 		check.True(t, !ours || len(leaked(map[string]string{"": p.args + p.env})) == 0, "%q shows it", p.args)
 	}
 	check.True(t, seen, "the child is not in the list")
-	stop()
-	_ = cmd.Wait()
 }
 
 // A lock of Redisson does not change. Another lock of the same client is renewed.
