@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -110,105 +109,59 @@ func (t *tunnel) dial(_ context.Context, network, addr string) (net.Conn, error)
 	if network != "tcp" {
 		return nil, errors.New("ssh reaches no unix socket")
 	}
-	theirIn, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	out, theirOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), theirIn.Close())
-	}
-	c := &sshConn{tunnel: t, addr: addr, in: in, out: out, ended: make(chan struct{})}
+	near, far := net.Pipe()
+	c := &sshConn{Conn: near, tunnel: t, addr: addr, ended: make(chan struct{})}
 	c.cmd = t.command(context.Background(), "-o", "ControlMaster=no", "-o", "BatchMode=yes", "-W", addr)
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirIn, theirOut, &c.said
+	c.cmd.Stdout, c.cmd.Stderr = far, &c.said
 	c.cmd.WaitDelay = time.Second
-	err = c.cmd.Start()
-	_, _ = theirIn.Close(), theirOut.Close()
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), out.Close())
+	in, err := c.cmd.StdinPipe()
+	if err == nil {
+		err = c.cmd.Start()
 	}
+	if err != nil {
+		return nil, errors.Join(err, near.Close())
+	}
+	go func() {
+		_, _ = io.Copy(in, far) // the end of the process is the report
+		_ = in.Close()
+	}()
 	go func() {
 		defer close(c.ended)
 		c.err = c.cmd.Wait()
+		_ = far.Close()
 	}()
 	return c, nil
 }
 
 // sshConn is a connection through a process of ssh.
 type sshConn struct {
-	tunnel *tunnel
-	addr   string
-	in     *os.File // to the process
-	out    *os.File // from the process
-	cmd    *exec.Cmd
-	said   limited // stderr; complete when ended is closed
-	ended  chan struct{}
-	err    error // of the process; set when ended is closed
-	got    atomic.Bool
-	closed sync.Once
+	net.Conn // a pipe to and from the process
+	tunnel   *tunnel
+	addr     string
+	cmd      *exec.Cmd
+	said     limited       // stderr; complete at the end of the pipe
+	err      error         // of the process; set at the end of the pipe
+	ended    chan struct{} // closed when the process has ended
+	got      atomic.Bool
 }
 
 // Read implements [net.Conn].
 func (c *sshConn) Read(p []byte) (int, error) {
-	n, err := c.out.Read(p)
+	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.got.Store(true)
 	}
-	if err != io.EOF || c.got.Load() {
+	if err != io.EOF || c.got.Load() || c.err == nil {
 		return n, err
-	}
-	select {
-	case <-c.ended:
-	case <-time.After(time.Second):
-		return 0, err
-	}
-	if c.err == nil {
-		return 0, err
 	}
 	reason := sshError(c.err, c.said.String())
 	return 0, fmt.Errorf("ssh %s does not reach %s: %v", c.tunnel.host, c.addr, reason) // go-redis would unwrap it
 }
 
-// Write implements [net.Conn].
-func (c *sshConn) Write(p []byte) (int, error) { return c.in.Write(p) }
-
 // Close implements [net.Conn]. It ends the process.
 func (c *sshConn) Close() error {
-	err := os.ErrClosed
-	c.closed.Do(func() {
-		err = errors.Join(c.in.Close(), c.out.Close())
-		select {
-		case <-c.ended:
-		default:
-			_ = c.cmd.Process.Kill()
-			<-c.ended
-		}
-	})
+	err := c.Conn.Close()
+	_ = c.cmd.Process.Kill() // it may have ended
+	<-c.ended
 	return err
 }
-
-// SetDeadline implements [net.Conn].
-func (c *sshConn) SetDeadline(at time.Time) error {
-	return errors.Join(c.SetReadDeadline(at), c.SetWriteDeadline(at))
-}
-
-// SetReadDeadline implements [net.Conn].
-func (c *sshConn) SetReadDeadline(at time.Time) error { return c.out.SetReadDeadline(at) }
-
-// SetWriteDeadline implements [net.Conn].
-func (c *sshConn) SetWriteDeadline(at time.Time) error { return c.in.SetWriteDeadline(at) }
-
-// LocalAddr implements [net.Conn].
-func (c *sshConn) LocalAddr() net.Addr { return sshAddr(c.tunnel.host) }
-
-// RemoteAddr implements [net.Conn].
-func (c *sshConn) RemoteAddr() net.Addr { return sshAddr(c.addr) }
-
-// sshAddr is an address at an end of a connection through ssh.
-type sshAddr string
-
-// Network implements [net.Addr].
-func (a sshAddr) Network() string { return "ssh" }
-
-// String implements [net.Addr].
-func (a sshAddr) String() string { return string(a) }
