@@ -128,7 +128,5 @@ func checkKeys(c *connect.Configuration) error {
 
 // rowCommands returns the commands of the configuration for the screen.
 func rowCommands(c *connect.Configuration) []tui.RowCommand {
-	return render.Each(c.Commands, func(one connect.Command) tui.RowCommand {
-		return tui.RowCommand{Key: one.Key, Name: one.Name, Run: one.Run}
-	})
+	return render.Each(c.Commands, func(one connect.Command) tui.RowCommand { return tui.RowCommand(one) })
 }

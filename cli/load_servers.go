@@ -149,8 +149,7 @@ type ownLoad struct {
 	enabled    bool // --load is set
 	options    loadOptions
 
-	load    closableLoad // nil before Open
-	release func()       // closes the connections
+	release func() // closes the load and the connections; nil before Open
 }
 
 func (o *ownLoad) flags() *pflag.FlagSet {
@@ -241,33 +240,27 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 		g.close()
 		return nil, err
 	}
-	o.load, o.release = load, func() { release(); g.close() }
+	o.release = func() { release(); g.close() }
 	return load, nil
 }
 
-// closableLoad is a load of the screen that can be closed.
-type closableLoad interface {
-	tui.Load
-	Close() error
-}
-
-// open opens a load in this process or, if the flags ask for them, by agents. release closes what
-// the load needs besides g.
-func (o *ownLoad) open(ctx context.Context, p *program, g *loadServers, s loadgen.Scenario) (load closableLoad, release func(), err error) {
+// open opens a load in this process or, if the flags ask for them, by agents. release closes the load, and what
+// it needs besides g. Locks that it cannot release expire.
+func (o *ownLoad) open(ctx context.Context, p *program, g *loadServers, s loadgen.Scenario) (load tui.Load, release func(), err error) {
 	if err := g.checkPrefix(ctx, s, false); err != nil {
 		return nil, nil, err
 	}
 	if o.options.control != "" {
-		return p.openAgents(ctx, o.connection, &o.options, g, s)
+		load, release, err := p.openAgents(ctx, o.connection, &o.options, g, s)
+		return load, func() { _ = load.Close(); release() }, err
 	}
 	group, err := loadgen.NewGroup(g.Servers, s)
-	return group, func() {}, err
+	return group, func() { _ = group.Close() }, err
 }
 
 // close stops the clients and deletes their keys.
 func (o *ownLoad) close() {
-	if o.load != nil {
-		_ = o.load.Close() // locks that Close could not release expire
+	if o.release != nil {
 		o.release()
 	}
 }

@@ -42,13 +42,8 @@ func (r *Resolved) inCluster(ctx context.Context, v *servers) ([]endpoint, error
 	ctx, cancel := context.WithTimeout(ctx, r.flags.timeout)
 	defer cancel()
 	seed := r.seeds[0]
-	ask := []endpoint{seed}
-	for _, e := range v.endpoints() {
-		if e != seed {
-			ask = append(ask, e)
-		}
-	}
-	return firstAnswer(ask, func(e endpoint) ([]endpoint, error) {
+	others := slices.DeleteFunc(v.endpoints(), func(e endpoint) bool { return e == seed })
+	return firstAnswer(append([]endpoint{seed}, others...), func(e endpoint) ([]endpoint, error) {
 		rdb, err := v.client(e)
 		if err != nil {
 			return nil, err
@@ -139,7 +134,7 @@ func (e *sentinelError) Error() string {
 
 func (e *sentinelError) Unwrap() error { return e.err }
 
-// askSentinel asks one Sentinel for the address of the master, or of a replica.
+// askSentinel asks one Sentinel for the address of the master, or of a replica that is up if there is one.
 func (r *Resolved) askSentinel(ctx context.Context, e endpoint, replica bool) (string, error) {
 	sentinel, err := r.sentinel(e)
 	if err != nil {
@@ -154,8 +149,11 @@ func (r *Resolved) askSentinel(ctx context.Context, e endpoint, replica bool) (s
 		return "", &sentinelError{e.addr, err}
 	}
 	if replica {
-		if at, ok := replicaOf(ctx, sentinel, r.flags.master); ok {
-			return at, nil
+		all, _ := sentinel.Replicas(ctx, r.flags.master).Result() // without them, the master is read
+		for _, one := range all {
+			if one["flags"] == "slave" && one["master-link-status"] == "ok" {
+				return net.JoinHostPort(one["ip"], one["port"]), nil
+			}
 		}
 	}
 	return net.JoinHostPort(master[0], master[1]), nil
@@ -170,20 +168,6 @@ func (r *Resolved) sentinel(e endpoint) (*redis.SentinelClient, error) {
 	o.OnConnect = nil                    // a Sentinel does not know these commands
 	o.StreamingCredentialsProvider = nil // the password is that of the servers
 	return redis.NewSentinelClient(o), nil
-}
-
-// replicaOf returns the address of a replica that is up; ok is false if there is none.
-func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master string) (addr string, ok bool) {
-	replicas, err := sentinel.Replicas(ctx, master).Result()
-	if err != nil {
-		return "", false
-	}
-	for _, r := range replicas {
-		if r["flags"] == "slave" && r["master-link-status"] == "ok" {
-			return net.JoinHostPort(r["ip"], r["port"]), true
-		}
-	}
-	return "", false
 }
 
 // inAllDatabases returns a function that finds the databases in use on the servers
