@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -126,13 +127,13 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	dead := c.Nodes()[1]
 	c.KillForTest(t, dead)
 	w.out.sees(t, "finding server, critical: "+dead.Addr()+" cannot be read")
-	w.errors.sees(t, dead.Addr()+" cannot be read")
+	w.errs.sees(t, dead.Addr()+" cannot be read")
 	term.want(dead.Addr()+" cannot be read", "5 locks")
 	term.press("4").want("down", dead.Addr())
 	term.quit()
 	c.lock(t, c.moving(7))
 	w.out.sees(t, "acquired "+c.moving(7))
-	w.exits(t, exitFailure)
+	w.exits(exitFailure)
 	said := w.out.String()
 	check.True(t, !strings.Contains(said, "released") && !strings.Contains(said, "gone"), "nobody released anything:\n%s", said)
 }
@@ -147,7 +148,7 @@ func TestWatchSaysThatAClusterRefusesItsClients(t *testing.T) {
 	dead := c.Nodes()[1]
 	c.KillForTest(t, dead)
 	w.out.sees(t, `finding server, critical: The cluster refuses its clients \(CLUSTERDOWN at .*\): `+dead.Addr()+" cannot be read")
-	w.exits(t, exitFailure)
+	w.exits(exitFailure)
 	for _, node := range c.Nodes() {
 		check.Equal(t, strings.Contains(w.out.String(), node.Addr()+" cannot be read: its locks"), node == dead, "%s is told as down in\n%s", node.Addr(), w.out.String())
 	}
@@ -204,8 +205,8 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	}
 	locktop(t, append([]string{"contention", "--for", "100ms"}, alone...)...).says(t, exitFine, hint)
 	w := startWatch(t, alone...)
-	w.errors.sees(t, hint)
-	w.stop()
+	w.errs.sees(t, hint)
+	w.signal(os.Interrupt)
 	locktop(t, append([]string{"doctor", "--for", "0s"}, alone...)...).prints(t, exitFindings, "part-of-cluster")
 	term := openTerminal(t, 160, 35, alone...)
 	term.want("is part of a cluster")
@@ -232,8 +233,8 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	for i := range locks {
 		w.out.sees(t, `"(released|gone)","key":"`+c.moving(i)) // a slow machine reads some ends too late to know the reason
 	}
-	w.stop()
-	w.exits(t, exitInterrupted)
+	w.signal(os.Interrupt)
+	w.exits(exitInterrupted)
 	kinds := make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		e := decoded[render.Event](t, line)
@@ -250,7 +251,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 
 // warmUp acquires and releases locks until the watch has learnt the prefix of the locks on every node.
-func warmUp(t *testing.T, c troubled, w *running) {
+func warmUp(t *testing.T, c troubled, w *spawned) {
 	t.Helper()
 	const locks = 30 // on all nodes
 	for round := range 100 {
@@ -356,8 +357,8 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 				w.out.sees(t, `"appeared","key":"lock:0"`)
 			}
 		}
-		w.stop()
-		w.exits(t, exitInterrupted)
+		w.signal(os.Interrupt)
+		w.exits(exitInterrupted)
 		if said := w.out.String(); strings.Count(said, `"appeared"`) > want || strings.Contains(said, "released") || strings.Contains(said, "gone") {
 			t.Errorf("watch: %s", said)
 		}

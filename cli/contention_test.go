@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,12 +56,12 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	t.Parallel()
 	addr := servertest.RedisForTest(t).Addr()
 	file := filepath.Join(t.TempDir(), "events")
-	load := start(t, "load", "-u", "redis://"+addr, "--duration", "0", "--events", file, "--threshold", "outage.longest < 1m",
+	load := spawn(t, "load", "-u", "redis://"+addr, "--duration", "0", "--events", file, "--threshold", "outage.longest < 1m",
 		"--clients", "6", "--keys", "1", "--wait", "{poll: 20ms, jitter: 0.2}", "--hold", "exp:15ms", "--think", "10ms")
 	d := documentIn[render.ContentionDocument](t, locktop(t, "contention", "--json", "-u", "redis://"+addr, "--monitor", "--for", "400ms"))
 	check.Require(t, d.Monitored != nil, "MONITOR did not run: %+v", d)
-	load.stop()
-	load.exits(t, exitInterrupted)
+	load.signal(os.Interrupt)
+	load.exits(exitInterrupted)
 	from := check.Must(time.Parse(time.RFC3339, d.Monitored.From))(t)
 	until := check.Must(time.Parse(time.RFC3339, d.Monitored.Until))(t)
 	events := decodedLines[loadEvent](t, readText(t, file))
@@ -102,11 +103,11 @@ func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 	t.Parallel()
 	addr := aLock(t)
 	rdb := namedClient(t, addr, "")
-	c := start(t, "contention", "--monitor", "--for", "1m", "-u", "redis://"+addr)
-	c.errors.sees(t, "watching the locks for 1 m")
+	c := spawn(t, "contention", "--monitor", "--for", "1m", "-u", "redis://"+addr)
+	c.errs.sees(t, "watching the locks for 1 m")
 	check.True(t, monitors(t, rdb), "MONITOR does not run")
-	c.stop()
-	c.exits(t, exitInterrupted)
+	c.signal(os.Interrupt)
+	c.exits(exitInterrupted)
 	check.True(t, strings.Contains(c.out.String(), "lock:a"), "it prints %s", c.out)
 	eventually(t, func() bool { return !monitors(t, rdb) })
 }

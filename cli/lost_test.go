@@ -71,20 +71,20 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			t.Parallel()
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
-			l := start(t, slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)...)
-			l.errors.sees(t, `"note":"[1-9].* to go`)
+			l := spawn(t, slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)...)
+			l.errs.sees(t, `"note":"[1-9].* to go`)
 			check.NoError(t, r.victim.Kill())
 			began := time.Now()
-			var got int
 			select {
-			case got = <-l.code:
+			case <-l.ended:
 			case <-time.After(longestWait):
 				t.Fatal("it goes on and on")
 			}
+			got := l.cmd.ProcessState.ExitCode()
 			if took := time.Since(began); testtier.Proving() && took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // these scan their other nodes first
 				t.Errorf("it took %v to say so", took)
 			}
-			said := l.errors.String()
+			said := l.errs.String()
 			last := said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:]
 			check.True(t, got != exitFine && strings.Contains(last, r.victim.Addr()) && strings.Contains(last, `"error":`),
 				"exit code %d: %s", got, last)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -57,40 +58,9 @@ func (l *lines) sees(t *testing.T, pattern string) {
 	}
 }
 
-// running is a command that runs in this process.
-type running struct {
-	out, errors *lines
-	stop        context.CancelFunc
-	code        chan int
-}
-
-func startWatch(t *testing.T, args ...string) *running {
+func startWatch(t *testing.T, args ...string) *spawned {
 	t.Helper()
-	return start(t, append([]string{"watch"}, args...)...)
-}
-
-// start runs the program in the background until the end of the test.
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	w := &running{out: newLines(), errors: newLines(), stop: cancel, code: make(chan int, 1)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.code <- Run(ctx, args, strings.NewReader(""), w.out, w.errors)
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	return w
-}
-
-func (w *running) exits(t *testing.T, want int) {
-	t.Helper()
-	select {
-	case code := <-w.code:
-		check.True(t, code == want, "exit code %d, want %d; stderr: %s", code, want, w.errors)
-	case <-time.After(longestWait):
-		t.Fatalf("it goes on and on; stderr: %s", w.errors)
-	}
+	return spawn(t, append([]string{"watch"}, args...)...)
 }
 
 // token is the value of a SET NX lock.
@@ -137,9 +107,9 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 				check.Equal(t, strings.Count(sent(t, addr, "CLIENT", "LIST").String(), " name=locktop"), 2, "connections, for commands and for reports")
 			}
 
-			w.stop()
-			w.exits(t, exitInterrupted)
-			check.True(t, w.errors.String() == "", "on stderr: %s", w.errors)
+			w.signal(os.Interrupt)
+			w.exits(exitInterrupted)
+			check.True(t, w.errs.String() == "", "on stderr: %s", w.errs)
 		})
 	}
 }
@@ -151,12 +121,12 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
 	check.NoError(t, c.Kill())
-	w.errors.sees(t, `^locktop: redis://`+regexp.QuoteMeta(c.Addr())+`/0 cannot be read: .*; trying again until it can$`)
+	w.errs.sees(t, `^locktop: redis://`+regexp.QuoteMeta(c.Addr())+`/0 cannot be read: .*; trying again until it can$`)
 	check.NoError(t, c.Restart(t.Context()))
-	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
+	w.errs.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
-	said := w.errors.String() // on a busy machine also that the first scan goes on
+	said := w.errs.String() // on a busy machine also that the first scan goes on
 	check.True(t, strings.Count(said, " cannot be read: ") == 1 && strings.Count(said, "locktop: back on ") == 1,
 		"it should say once that the server is gone and once that it is back, and said\n%s", said)
 }
@@ -282,14 +252,14 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	w.out.sees(t, `appeared lock:a`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "off")
 	send(t, c.Addr(), "CLIENT", "KILL", "USER", "ann")
-	w.errors.sees(t, `^locktop: .* cannot be read: .*WRONGPASS.*; trying again until it can$`)
+	w.errs.sees(t, `^locktop: .* cannot be read: .*WRONGPASS.*; trying again until it can$`)
 	aUser(t, c.Addr(), "ann", "on")
-	w.errors.sees(t, `^locktop: back on .* after `)
+	w.errs.sees(t, `^locktop: back on .* after `)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "resetkeys", "~nothing")
 	send(t, c.Addr(), "PEXPIRE", "lock:a", "50000") // watch reads a lock that has changed
-	w.errors.sees(t, `may not read known locks any more`)
+	w.errs.sees(t, `may not read known locks any more`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "allkeys")
-	w.errors.sees(t, `this user may read all known locks again`)
+	w.errs.sees(t, `this user may read all known locks again`)
 	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
 		t.Errorf("nothing has happened to the lock, and it said\n%s", said)
 	}
@@ -386,7 +356,7 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	send(t, master, "SET", "lock:b", token, "PX", "600000")
 	w.out.sees(t, `acquired lock:b`)
 	check.NoError(t, errors.Join(rig.Master().Kill(), replica.Continue()))
-	w.errors.sees(t, `^locktop: .*has taken the place of `+master+`$`)
+	w.errs.sees(t, `^locktop: .*has taken the place of `+master+`$`)
 	w.out.sees(t, `lost lock:b`)
 	send(t, replica.Addr(), "DEL", "lock:kept")
 	w.out.sees(t, `(released|deleted) lock:kept of .*, held for`)
@@ -408,7 +378,7 @@ func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
 	}
 	w.out.sees(t, "appeared "+c.moving(0))
 	send(t, calm.Addr(), "CLUSTER", "FAILOVER")
-	w.errors.sees(t, calm.Addr()+" has taken the place of "+c.Nodes()[0].Addr())
+	w.errs.sees(t, calm.Addr()+" has taken the place of "+c.Nodes()[0].Addr())
 
 	check.NoError(t, dying.Freeze())
 	master := c.Nodes()[1]
