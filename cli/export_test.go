@@ -213,37 +213,6 @@ func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bo
 	t.Fatalf("the recording never has %s; its end is %+v", what, last)
 }
 
-func isHeld(key string) func(keyspace.Snapshot) bool {
-	return func(s keyspace.Snapshot) bool {
-		return len(s.Locks) == 1 && s.Locks[0].Key == key && strings.HasPrefix(s.Locks[0].Holders[0].ID, "redacted-")
-	}
-}
-
-// The exporter is killed, and started again in the same directory.
-func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
-	long(t, "it records for seconds")
-	addr := servertest.RedisForTest(t).Addr()
-	dir := filepath.Join(t.TempDir(), "box")
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	e := startExport(t, "-u", "redis://"+addr, "--record", dir)
-	recordedUntil(t, dir, "lock:a", isHeld("lock:a"))
-
-	second := locktop(t, "export", "--web.listen-address", "127.0.0.1:0", "-u", "redis://"+addr, "--record", dir)
-	second.fails(t, exitFailure, "locktop: --record: record in "+dir+": another process records in it\n")
-
-	send(t, addr, "DEL", "lock:a")
-	recordedUntil(t, dir, "the end of lock:a", func(s keyspace.Snapshot) bool {
-		return len(s.Locks) == 0 && len(s.Events) > 0 && s.Events[len(s.Events)-1].Kind.Ends()
-	})
-	e.kill()
-
-	send(t, addr, "SET", "lock:b", token, "PX", "60000")
-	startExport(t, "-u", "redis://"+addr, "--record", dir)
-	recordedUntil(t, dir, "lock:b", isHeld("lock:b"))
-	n, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
-	check.True(t, err == nil && len(n) == 2, "the segments are %v, %v", n, err)
-}
-
 func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	t.Parallel()
 	addr := servertest.RedisForTest(t).Addr()
@@ -271,6 +240,7 @@ func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
 		recordedUntil(t, filepath.Join(dir, dirName("redis://"+addr+"/0")), "a complete scan", func(s keyspace.Snapshot) bool { return s.Complete })
 	}
 	locktop(t, "replay", dir).fails(t, exitFailure, filepath.Join(dir, dirName("redis://"+addrs[0]+"/0")))
+	locktop(t, append([]string{"export", "--web.listen-address", "127.0.0.1:0"}, args...)...).fails(t, exitFailure, "locktop: --record: record in "+dir, ": another process records in it\n")
 }
 
 func TestSizesAreReadAndPrinted(t *testing.T) {

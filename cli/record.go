@@ -75,56 +75,45 @@ func (p output) record(ctx context.Context, source tui.Source, o recordOptions, 
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: source, writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
-	if err := rec.run(recCtx); err != nil {
+	last, n, err := p.recordUntil(recCtx, source, recording.NewWriter(f, o.redact), o.every)
+	if err != nil {
 		return err
 	}
-	p.notes.note("%s in %s", humanize.Plural(rec.snapshots, "snapshot"), name)
-	if ctx.Err() == nil && rec.last.Scanned() && !rec.last.Complete {
-		return incomplete(rec.last)
+	p.notes.note("%s in %s", humanize.Plural(n, "snapshot"), name)
+	if ctx.Err() == nil && last.Scanned() && !last.Complete {
+		return incomplete(last)
 	}
-	p.notes.problems(rec.last)
+	p.notes.problems(last)
 	return ctx.Err()
 }
 
-// recorder writes snapshots into a recording.
-type recorder struct {
-	source    tui.Source
-	writer    *recording.Writer
-	every     time.Duration
-	notes     messages
-	snapshots int
-	last      keyspace.Snapshot
-	lost      bool
-}
-
-// run records until ctx ends, which is not an error, and finishes the file.
-func (r *recorder) run(ctx context.Context) error {
-	tick := time.NewTicker(r.every)
+// recordUntil records until ctx ends, which is not an error, and finishes the file. It returns the last snapshot, and
+// their number.
+func (p output) recordUntil(ctx context.Context, source tui.Source, to *recording.Writer, every time.Duration) (last keyspace.Snapshot, n int, err error) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		snap, err := r.source.Snapshot(ctx)
+	for lost := false; ctx.Err() == nil; {
+		snap, err := source.Snapshot(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return r.writer.Close()
 		case err != nil:
-			if !r.lost {
-				r.notes.note("no snapshot: %v; trying again until there is one", err)
+			if !lost {
+				p.notes.note("no snapshot: %v; trying again until there is one", err)
 			}
-			r.lost = true
+			lost = true
 		default:
-			r.lost, r.last = false, snap
-			r.snapshots++
-			if err := r.writer.Add(snap); err != nil {
-				return err
+			lost, last = false, snap
+			n++
+			if err := to.Add(snap); err != nil {
+				return last, n, err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return r.writer.Close()
 		case <-tick.C:
 		}
 	}
+	return last, n, to.Close()
 }
 
 // Smallest limits of a recording: a segment of 20 min must fit.

@@ -106,20 +106,19 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	first, _ := live.Span()
 	ctx, stop := context.WithCancel(t.Context())
 	n := 0
-	rec := &recorder{writer: recording.NewWriter(f, true), every: time.Millisecond}
-	rec.source = sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
+	source := sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
 		n++
 		if n == 50 {
 			stop()
 		}
 		return live.At(first.Add(time.Duration(n)*time.Second), first)
 	})
-	err = rec.run(ctx)
+	_, recorded, err := output{}.recordUntil(ctx, source, recording.NewWriter(f, true), time.Millisecond)
 	check.Require(t, err == nil && f.Close() == nil, "%v", err)
 	r := openRecording(t, name)
 	check.Require(t, r.Damage() == nil, "%v", r.Damage())
 	from, to := r.Span()
-	check.True(t, to.Sub(from) == 48*time.Second && rec.snapshots == 49, "%d snapshots from %v to %v", rec.snapshots, from, to)
+	check.True(t, to.Sub(from) == 48*time.Second && recorded == 49, "%d snapshots from %v to %v", recorded, from, to)
 }
 
 // aDay records a day into a directory, one snapshot per step: the count of the lock is the
