@@ -48,7 +48,7 @@ type agentRun struct {
 func (p *program) agentCommand() *cobra.Command {
 	a := &agentRun{program: p}
 	c, o := &a.flags, &a.options
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "agent --control ADDRESS [flags]",
 		Short: "Run clients for a load on another machine",
 		Long: `Waits at a Redis server, the control server, for work of locktop load --control, and
@@ -70,11 +70,9 @@ coordinator is gone, stops its clients and releases what they hold.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.run(cmd.Context())
 		},
-	}
-	cmdFlags(cmd, o.flags(), subset(c.FlagSet(), func(name string) bool { // for the control server and for all targets
+	}, o.flags(), subset(c.FlagSet(), func(name string) bool { // for the control server and for all targets
 		return slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout", "debug"}, name)
 	}))
-	return cmd
 }
 
 func (r *agentRun) run(ctx context.Context) error {

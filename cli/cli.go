@@ -192,7 +192,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 			return r.run(cmd.Context(), may, own)
 		},
 	}
-	cmdFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), r.monitor.flags(), own.flags())
+	withFlags(root, r.flags.FlagSet(), r.selection.flags(), r.look.flags(), may.flags(), r.monitor.flags(), own.flags())
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { printUsage(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)
@@ -248,7 +248,9 @@ func oneOrNone(cmd *cobra.Command, args []string) error {
 
 func (o output) versionCommand() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
+	set := flagSection("Output")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
+	return withFlags(&cobra.Command{
 		Use:   "version [flags]",
 		Short: "Print the version",
 		Args:  noArguments,
@@ -256,11 +258,7 @@ func (o output) versionCommand() *cobra.Command {
 			v := jsonVersion{build(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
 			return o.printedText("the version", asJSON, v, fmt.Sprintf("locktop %s, %s, %s/%s\n", v.Version, v.Go, v.OS, v.Arch))
 		},
-	}
-	set := flagSection("Output")
-	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
-	cmdFlags(cmd, set)
-	return cmd
+	}, set)
 }
 
 // jsonVersion is the output of `version --json`.

@@ -19,7 +19,9 @@ import (
 
 func (p *program) configCommand() *cobra.Command {
 	var check bool
-	cmd := &cobra.Command{
+	set := flagSection("Configuration")
+	set.BoolVar(&check, "check", false, "check the file instead of printing an example")
+	return withFlags(&cobra.Command{
 		Use:   "config [FILE] [flags]",
 		Short: "Print an example of the configuration, or check one",
 		Long: `Prints a configuration with every key, its default and a line of explanation. locktop
@@ -44,11 +46,7 @@ line number. It connects to no server and runs no password command.`,
 			})
 			return render.Written(p.out, connect.Example(keys, tui.Placeholders()))
 		},
-	}
-	set := flagSection("Configuration")
-	set.BoolVar(&check, "check", false, "check the file instead of printing an example")
-	cmdFlags(cmd, set)
-	return cmd
+	}, set)
 }
 
 // checkConfig checks a configuration file; without args, the user's.

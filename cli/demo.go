@@ -20,7 +20,10 @@ import (
 func (p *program) demoCommand() *cobra.Command {
 	r := &screenRun{program: p}
 	clients, real := 20, false
-	cmd := &cobra.Command{
+	set := flagSection("Demo")
+	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
+	set.BoolVar(&real, "real", false, "start redis-servers, one and five more for a Redlock, and stop them at the end")
+	return withFlags(&cobra.Command{
 		Use:   "demo [SCENE] [flags]",
 		Short: "Show the screen on a built-in Redis with traffic",
 		Long: `Shows the screen on a Redis inside this program. No server is needed, and locktop
@@ -35,12 +38,7 @@ of scenes. With a name the demo begins with that scene; locktop scenarios lists 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.demo(cmd.Context(), clients, real, strings.Join(args, ""))
 		},
-	}
-	set := flagSection("Demo")
-	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
-	set.BoolVar(&real, "real", false, "start redis-servers, one and five more for a Redlock, and stop them at the end")
-	cmdFlags(cmd, set, r.selection.flags(), r.look.flags())
-	return cmd
+	}, set, r.selection.flags(), r.look.flags())
 }
 
 func (r *screenRun) demo(ctx context.Context, clients int, real bool, scene string) error {

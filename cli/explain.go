@@ -54,7 +54,7 @@ func (o *explainOptions) output() *pflag.FlagSet {
 func (p output) explainCommand() *cobra.Command {
 	var o explainOptions
 	var name string
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "explain [KEY] [FILE|DIR] [flags]",
 		Short: "Explain what happened to a lock, from a recording",
 		Long: fmt.Sprintf(`Explains from a recording what happened to a lock: which client held it, why the hold was
@@ -83,9 +83,7 @@ The causes:
 			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.explain(&o, name) },
-	}
-	cmdFlags(cmd, o.key.flags(), o.flags(), o.output())
-	return cmd
+	}, o.key.flags(), o.flags(), o.output())
 }
 
 // take sets the key from the arguments, and returns the name of the recording. One argument is

@@ -69,7 +69,7 @@ func (p *program) exportCommand() *cobra.Command {
 	var c connect.Flags
 	var s selection
 	var o exportOptions
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "export [flags]",
 		Short: "Serve metrics of the locks to Prometheus",
 		Long: `Watches the locks as locktop watch does, and serves their metrics to Prometheus until it
@@ -98,9 +98,7 @@ of --classes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.export(cmd.Context(), &c, s, o)
 		},
-	}
-	cmdFlags(cmd, o.connectionFlags(&c), subset(s.flags(), func(name string) bool { return name != "stuck" }), o.flags(), o.record.flags())
-	return cmd
+	}, o.connectionFlags(&c), subset(s.flags(), func(name string) bool { return name != "stuck" }), o.flags(), o.record.flags())
 }
 
 // check returns an error for options that contradict each other.

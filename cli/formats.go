@@ -38,7 +38,10 @@ type jsonSample struct {
 
 func (o output) formatsCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
-	cmd := &cobra.Command{
+	set := flagSection("Output")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
+	set.BoolVar(&asMarkdown, "markdown", false, "print a page of documentation: docs/formats.md")
+	return withFlags(&cobra.Command{
 		Use:   "formats [flags] [NAME]",
 		Short: "List known lock formats",
 		Long: `Lists the lock formats that locktop recognises, in the order in which it tries
@@ -69,12 +72,7 @@ format it also prints the source of its facts, with its version, and samples.`,
 				return writeFormatsTable(w, all, render.TerminalWidth(w))
 			})
 		},
-	}
-	set := flagSection("Output")
-	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
-	set.BoolVar(&asMarkdown, "markdown", false, "print a page of documentation: docs/formats.md")
-	cmdFlags(cmd, set)
-	return cmd
+	}, set)
 }
 
 func formatOf(f keyspace.Format) jsonFormat {

@@ -36,8 +36,8 @@ func subset(of *pflag.FlagSet, keep func(name string) bool) *pflag.FlagSet {
 	return set
 }
 
-// cmdFlags adds the flags of sets to cmd. Each set is a section of the help.
-func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
+// withFlags adds the flags of sets to cmd, and returns it. Each set is a section of the help.
+func withFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) *cobra.Command {
 	cmd.Flags().SortFlags = false
 	for _, set := range sets {
 		of := map[string][]string{section: {set.Name()}}
@@ -53,6 +53,7 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 		// The only possible error is that the flag does not exist.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values(), cobra.ShellCompDirectiveNoFileComp))
 	}
+	return cmd
 }
 
 // help prints the description of a command, then its usage.

@@ -84,7 +84,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 func (p *program) loadCommand() *cobra.Command {
 	var c connect.Flags
 	var o loadOptions
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "load [SCENARIO|FILE] [flags]",
 		Short: "Run competing clients and check mutual exclusion",
 		Long: `Runs simulated clients that compete for locks, and reports the waits, the cost, and
@@ -122,9 +122,7 @@ inconclusive: a server was unreachable, or a scene did not show its claim;
 			return p.load(cmd.Context(), &c, &o, args)
 		},
 		ValidArgsFunction: cobra.FixedCompletions(scenarios.Names(), cobra.ShellCompDirectiveDefault),
-	}
-	cmdFlags(cmd, append(o.flags(), c.FlagSet())...)
-	return cmd
+	}, append(o.flags(), c.FlagSet())...)
 }
 
 func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, args []string) error {
@@ -274,7 +272,7 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 
 func (p output) scenariosCommand() *cobra.Command {
 	var o fitOptions
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "scenarios [NAME] [flags]",
 		Short: "List the ready-made scenarios, or print one as a file",
 		Long: `Lists the ready-made scenarios. With NAME, it prints this scenario as a file that you
@@ -308,9 +306,7 @@ bound. No name of a key or an owner is in the file, unless --names.`,
 			_, err = p.out.Write(s.Marshal())
 			return err
 		},
-	}
-	cmdFlags(cmd, o.flags())
-	return cmd
+	}, o.flags())
 }
 
 // jsonScenario is one element of the output of `scenarios --json`.

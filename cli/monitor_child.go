@@ -255,7 +255,7 @@ func (m *lockMonitor) take() (ran []inspect.Command, until time.Time, err error)
 // monitorCommand is the child of startMonitor.
 func (p *program) monitorCommand() *cobra.Command {
 	var c connect.Flags
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:    monitorCommandName,
 		Short:  "Run MONITOR for another locktop",
 		Hidden: true,
@@ -263,9 +263,7 @@ func (p *program) monitorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return monitorAsChild(cmd.Context(), &c, p.in, p.out)
 		},
-	}
-	cmdFlags(cmd, c.FlagSet())
-	return cmd
+	}, c.FlagSet())
 }
 
 // monitorAsChild runs MONITOR for the task in in, and answers to to.

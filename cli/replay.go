@@ -26,7 +26,9 @@ const replayFromEnd = 5 * time.Minute
 func (p *program) replayCommand() *cobra.Command {
 	r := &screenRun{program: p}
 	var at string
-	cmd := &cobra.Command{
+	set := flagSection("Playback")
+	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
+	return withFlags(&cobra.Command{
 		Use:   "replay FILE|DIR [flags]",
 		Short: "Show a recording on the screen",
 		Long: fmt.Sprintf(`Shows a recording on the screen: a file of locktop record, or a directory of locktop
@@ -47,13 +49,9 @@ damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.replay(cmd.Context(), args[0], at)
 		},
-	}
-	set := flagSection("Playback")
-	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
-	cmdFlags(cmd, set, subset(r.selection.flags(), func(name string) bool { // the flags of the recorder found the locks
+	}, set, subset(r.selection.flags(), func(name string) bool { // the flags of the recorder found the locks
 		return slices.Contains([]string{"format", "stuck", "overdue"}, name)
 	}), r.look.flags())
-	return cmd
 }
 
 // withLimits returns a source whose locks have these limits. Without limits, those of the

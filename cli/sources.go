@@ -71,8 +71,7 @@ func (p *program) complete(cmd *cobra.Command, r *reading, check func() error, r
 	if strings.Contains(cmd.Use, "KEY") {
 		cmd.ValidArgsFunction = completeKeys(&r.flags, &r.selection)
 	}
-	cmdFlags(cmd, append([]*pflag.FlagSet{r.flags.FlagSet(), r.selection.flags()}, sets...)...)
-	return cmd
+	return withFlags(cmd, append([]*pflag.FlagSet{r.flags.FlagSet(), r.selection.flags()}, sets...)...)
 }
 
 // applyContext applies the context of the flags, if they name one. Its theme applies
