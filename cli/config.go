@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,10 +56,7 @@ func (p *program) checkConfig(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.CheckContexts(checkContext); err != nil {
-		return err
-	}
-	if err := checkKeys(c); err != nil {
+	if err := cmp.Or(c.CheckContexts(checkContext), checkKeys(c)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s, %s\n", c.Path(),

@@ -170,27 +170,21 @@ func (o output) newScanProgress(wanted bool) *scanProgress {
 	return g
 }
 
-// of returns a function for the snapshots of one server and database; nil if g is
-// nil.
+// of returns a function that counts the pages of one server and database; nil if g is nil.
 func (g *scanProgress) of(from keyspace.ID) func(keyspace.Snapshot) {
 	if g == nil {
 		return nil
 	}
-	return func(s keyspace.Snapshot) { g.add(from, s) }
-}
-
-// add counts one more page.
-func (g *scanProgress) add(from keyspace.ID, s keyspace.Snapshot) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.costs[from] = s.Cost
-	g.locks += len(s.Locks)
-	now := time.Now()
-	if now.Sub(g.shownAt) < g.every {
-		return
+	return func(s keyspace.Snapshot) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.costs[from] = s.Cost
+		g.locks += len(s.Locks)
+		if now := time.Now(); now.Sub(g.shownAt) >= g.every {
+			g.shownAt = now
+			g.line.show(g.text(now))
+		}
 	}
-	g.shownAt = now
-	g.line.show(g.text(now))
 }
 
 // text describes the progress and estimates the remaining time.

@@ -90,7 +90,10 @@ func (c *conn) send() {
 	for len(c.leaving) > 0 {
 		next, hurry := c.leaving[0], n.hurry
 		n.mu.Unlock()
-		sleep(time.Until(next.due), hurry)
+		select {
+		case <-time.After(time.Until(next.due)):
+		case <-hurry:
+		}
 		n.mu.Lock()
 		if len(c.leaving) == 0 {
 			return // Cut dropped the packets meanwhile
@@ -108,17 +111,6 @@ func (c *conn) send() {
 	}
 	if c.over && len(c.held) == 0 {
 		_ = c.hangUp()
-	}
-}
-
-// sleep waits for d or until hurry is closed.
-func sleep(d time.Duration, hurry chan struct{}) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-hurry:
 	}
 }
 
