@@ -271,19 +271,10 @@ func TestNothingFoundIsAnEmptyArray(t *testing.T) {
 }
 
 func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
-	tests := map[string]struct {
-		expires time.Time
-		want    int64
-	}{
-		"never":                  {time.Time{}, -1},
-		"in 1.5 s":               {noon.Add(1500 * time.Millisecond), 1500},
-		"now":                    {noon, 0},
-		"1 ms past the deadline": {noon.Add(-time.Millisecond), 0},
-		"long past the deadline": {noon.Add(-time.Hour), 0},
-	}
-	for name, tt := range tests {
-		got := TTL(tt.expires, noon)
-		check.True(t, got == tt.want, "%s: got %d, want %d", name, got, tt.want)
+	for expires, want := range map[time.Time]int64{
+		{}: -1, noon.Add(1500 * time.Millisecond): 1500, noon: 0, noon.Add(-time.Millisecond): 0, noon.Add(-time.Hour): 0,
+	} {
+		check.Equal(t, TTL(expires, noon), want, "%s", expires)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,13 +61,6 @@ func directory(t *testing.T, rdb server.Client) string {
 	return dir["dir"]
 }
 
-func TestAddrIsTheChildsOwn(t *testing.T) {
-	c := servertest.RedisForTest(t)
-	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
-	pid := c.PID()
-	check.True(t, info != "" && info == strconv.Itoa(pid), "process %s answers on the address of the child, process %d", info, pid)
-}
-
 func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 	rdb := client(t, servertest.RedisForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
@@ -89,16 +81,6 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	cancel()
 	_, err := server.StartChild(ctx, server.ChildOptions{})
 	check.True(t, errors.Is(err, context.Canceled), "the error is %v", err)
-}
-
-func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
-	t.Parallel()
-	servertest.RedisForTest(t) // skips where there is no redis-server
-	ctx, cancel := context.WithCancel(t.Context())
-	c := check.Must(server.StartChild(ctx, server.ChildOptions{}))(t)
-	defer c.Stop()
-	cancel()
-	check.ErrorIs(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
 }
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {

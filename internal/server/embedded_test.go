@@ -88,18 +88,6 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 	})
 }
 
-func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
-	e := servertest.EmbeddedForTest(t)
-	tcp := server.NewClient(e.Addr(), server.ClientOptions{})
-	defer tcp.Close()
-	piped := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
-	defer piped.Close()
-
-	check.NoError(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
-	got, err := piped.Get(t.Context(), "k").Result()
-	check.True(t, got == "seen by both", "the piped client reads %q, %v", got, err)
-}
-
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 	host, _, err := net.SplitHostPort(servertest.EmbeddedForTest(t).Addr())
 	check.NoError(t, err)
