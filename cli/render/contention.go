@@ -34,16 +34,16 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 		})
 		Rows(&out, []Column{{"HOLDER", 14, 0}, {"LOCK", 12, 0}, {"CLIENTS", 0, 0}, {"TOTAL", 0, 0}, {"LONGEST", 0, 0}, {"KNOWN BY", 0, 0}}, blames, width)
 	}
-	writeFindings(&out, r)
-	fmt.Fprintf(&out, "%s\n", watchedFor(r))
+	writeEnd(&out, r)
 	return Written(w, out.String())
 }
 
-// writeFindings prints the deadlocks and the inversions.
-func writeFindings(out *strings.Builder, r contention.Report) {
+// writeEnd prints the deadlocks and the inversions, and for how long the locks were watched.
+func writeEnd(out *strings.Builder, r contention.Report) {
 	for _, f := range r.Findings {
 		fmt.Fprintf(out, "\n%s: %s %s\n", f.ID, widget.Plain(f.Text), Remedy(f))
 	}
+	fmt.Fprintf(out, "%s\n", watchedFor(r))
 }
 
 // Orders prints at most n orders in which owners acquire locks, and which of all orders can deadlock.
@@ -58,8 +58,7 @@ func Orders(w io.Writer, r contention.Report, n, width int) error {
 	} else {
 		Rows(&out, []Column{{"FIRST", 12, 0}, {"THEN", 12, 0}, {"TIMES", 0, 0}, {"FIRST SEEN OF", 14, 0}}, rows, width)
 	}
-	writeFindings(&out, r)
-	fmt.Fprintf(&out, "%s\n", watchedFor(r))
+	writeEnd(&out, r)
 	return Written(w, out.String())
 }
 
