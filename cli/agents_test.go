@@ -132,14 +132,6 @@ func (r *agentRig) running(args ...string) *spawned {
 	return l
 }
 
-// wantNoKeys fails the test if a server has keys.
-func (r *agentRig) wantNoKeys(servers ...*server.Child) {
-	r.t.Helper()
-	for _, s := range servers {
-		wantNoKeys(r.t, s.Addr())
-	}
-}
-
 // wantNoKeys fails the test if one of the servers has keys.
 func wantNoKeys(t *testing.T, addrs ...string) {
 	t.Helper()
@@ -255,7 +247,7 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	for _, a := range r.agents {
 		a.exits(exitFine)
 	}
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 }
 
 // When the control server stops for 15 s, all agents stop, release their locks, and say why.
@@ -282,7 +274,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	for _, a := range report.Agents {
 		check.True(t, a.Lost && a.Figures["holding.count"] <= 0 && report.Figures["holding.count"] <= 0, "%+v, of all %v", a, report.Figures)
 	}
-	r.wantNoKeys(r.target)
+	wantNoKeys(t, r.target.Addr())
 }
 
 // When the coordinator is killed, the agents end the run, release their locks, and serve the next run.
@@ -308,7 +300,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.exits(exitInterrupted)
 		wantAll(t, l.out.String(), "arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps")
 		check.False(t, strings.Contains(l.out.String(), "incomplete"), "the report is incomplete:\n%s", l.out)
-		r.wantNoKeys(r.control, r.target)
+		wantNoKeys(t, r.control.Addr(), r.target.Addr())
 	}
 }
 
@@ -323,7 +315,7 @@ func TestAnInterruptedAgentIsNamed(t *testing.T) {
 	want := fmt.Sprintf(":%d) stopped at 00:0", r.agents[0].cmd.Process.Pid)
 	gaps := report.gapsButUnanswered()
 	check.True(t, len(gaps) == 1 && strings.Contains(gaps[0], want) && strings.Contains(gaps[0], "the agent was interrupted"), "%q, want %s", gaps, want)
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 }
 
 // An agent that stands still is lost: it is named, its clients count as crashed, the run is incomplete, and the other goes
@@ -352,7 +344,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	}
 	check.Contains(t, l.errs.String(), "inconclusive: The run is incomplete")
 	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 }
 
 // Too few agents: the coordinator says so and takes its tickets back. An agent that comes later does not run.
@@ -364,7 +356,7 @@ func TestTooFewAgents(t *testing.T) {
 	if text := l.errs.String(); !strings.Contains(text, "locktop: 1 of 3 agents came within 2 s: start locktop agent --control with this control server on more machines\n") {
 		t.Errorf("it says %q", text)
 	}
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 	r.agents[0].says("does not start: 1 of 3 agents came within 2 s")
 	n := strings.Count(r.agents[0].errs.String(), " of 3, ")
 	check.True(t, n == 1, "the agent took %d tickets", n)
@@ -391,7 +383,7 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	l.exits(exitFailure)
 	want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"
 	check.True(t, strings.HasSuffix(l.errs.String(), want), "it says %q, want %s", l.errs.String(), want)
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 }
 
 // An agent refuses plans that it must not run, and connects to no server of theirs.
@@ -456,7 +448,7 @@ func TestAgentsWithWrongClocksFindABrokenLock(t *testing.T) {
 	}
 	slices.Sort(clocks)
 	check.True(t, math.Abs(clocks[0]+5000) <= 200 && math.Abs(clocks[1]-5000) <= 200, "the clocks are off by %v ms", clocks)
-	r.wantNoKeys(r.control, r.target)
+	wantNoKeys(t, r.control.Addr(), r.target.Addr())
 }
 
 // The Job in docs/load.md is one that Kubernetes reads, and starts an agent for one run.

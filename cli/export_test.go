@@ -357,8 +357,8 @@ func (s *pacedSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return keyspace.Snapshot{At: time.Now(), Complete: true, Cost: keyspace.Cost{OwnTime: at(s.work)}}, nil
 }
 
-// pace returns when an export with --every 1s asks a source for snapshots within a time.
-func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
+// paced checks when an export with --every 1s asks a source for the first snapshots within a time.
+func paced(t *testing.T, s *pacedSource, within time.Duration, want ...time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.began = time.Now()
@@ -371,32 +371,21 @@ func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
 		defer cancel()
 		e.watch(ctx, target)
 	})
-	return s.asked
+	check.True(t, slices.Equal(s.asked[:min(len(want), len(s.asked))], want), "waits %v, work %v: updates at %v, want %v", s.waits, s.work, s.asked, want)
 }
 
-func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
+// An export does not pause after a stall, keeps its pace on a slow network, and works for a twentieth of the time. A
+// long pause of the machine does not count as work for ever.
+func TestAnExportKeepsItsPace(t *testing.T) {
 	for _, stall := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 8 * time.Minute} {
-		s := &pacedSource{waits: []time.Duration{0, stall}}
-		asked := pace(t, s, stall+5*time.Second)
 		back := time.Second + stall
-		want := []time.Duration{0, time.Second, back, back + time.Second}
-		check.True(t, slices.Equal(asked[:min(4, len(asked))], want), "after a stall of %v: updates at %v, want %v", stall, asked, want)
+		paced(t, &pacedSource{waits: []time.Duration{0, stall}}, stall+5*time.Second, 0, time.Second, back, back+time.Second)
 	}
-}
-
-func TestAnExportKeepsItsPaceOnASlowNetwork(t *testing.T) {
-	s := &pacedSource{waits: slices.Repeat([]time.Duration{800 * time.Millisecond}, 100)}
-	asked := pace(t, s, 60*time.Second-time.Millisecond)
-	check.True(t, len(asked) == 60, "%d updates within a minute, want 60", len(asked))
-}
-
-// A long pause of the machine does not count as work for ever.
-func TestAnExportWorksForATwentiethOfTheTime(t *testing.T) {
-	s := &pacedSource{
+	slow := &pacedSource{waits: slices.Repeat([]time.Duration{800 * time.Millisecond}, 100)}
+	paced(t, slow, 60*time.Second-time.Millisecond, 0, time.Second)
+	check.Equal(t, len(slow.asked), 60, "updates within a minute")
+	paced(t, &pacedSource{
 		waits: []time.Duration{0, 3 * time.Second},
 		work:  []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, time.Hour},
-	}
-	asked := pace(t, s, 40*time.Second)
-	want := []time.Duration{0, 4 * time.Second, 11 * time.Second, 26 * time.Second, 27 * time.Second}
-	check.True(t, slices.Equal(asked[:min(5, len(asked))], want), "updates at %v, want %v", asked, want)
+	}, 40*time.Second, 0, 4*time.Second, 11*time.Second, 26*time.Second, 27*time.Second)
 }

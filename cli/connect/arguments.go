@@ -145,12 +145,7 @@ func (c *Flags) asksForPassword(seeds []endpoint) bool {
 	if c.context != "" {
 		return c.pass != ""
 	}
-	for _, e := range seeds {
-		if e.pass != "" && e.pass != os.Getenv("REDISCLI_AUTH") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(seeds, func(e endpoint) bool { return e.pass != "" && e.pass != os.Getenv("REDISCLI_AUTH") })
 }
 
 // absolute returns the absolute path of a file if possible, and path otherwise.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,14 +60,9 @@ func (c *Flags) Interactive() bool { return c.askPass || c.rotates() || c.ssh !=
 
 // checkPassword returns an error for two flags that give a password.
 func (c *Flags) checkPassword() error {
-	var given []string
-	for _, way := range passwordWays {
-		if c.given(way) {
-			given = append(given, "--"+way)
-		}
-	}
+	given := slices.DeleteFunc(slices.Clone(passwordWays), func(way string) bool { return !c.given(way) })
 	if len(given) > 1 {
-		return usagef("", "%s and %s contradict each other", given[0], given[1])
+		return usagef("", "--%s and --%s contradict each other", given[0], given[1])
 	}
 	return nil
 }
