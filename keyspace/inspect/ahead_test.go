@@ -17,12 +17,8 @@ import (
 func TestAHoldThatEndsDuringALookOverASlowNetworkIsTold(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
-	w := NewWatcher(NewScanner(rdb, justTokens()))
-	defer w.Close()
-	for w.tracking.mode() != keyspace.Push || !w.scan.complete || w.locks.known["lock:a"] == nil {
-		_, _, err := w.Next(t.Context())
-		check.NoError(t, err)
-	}
+	w := watch(t, rdb, justTokens())
+	await(t, w, func() bool { return pushes(w.Known()) && w.locks.known["lock:a"] != nil })
 	reported := func(key string) { // waits for the report of a change
 		for n := 0; n == 0; time.Sleep(time.Millisecond) {
 			w.tracking.conn.mu.Lock()
@@ -84,13 +80,9 @@ func TestAKeyThatIsBeingJudgedIsNotReadAhead(t *testing.T) {
 // What was read ahead of an emptied database, or before a report was lost, is read again.
 func TestAReadAheadIsDroppedIfAReportMayBeMissing(t *testing.T) {
 	rdb := realServer(t)
-	w := NewWatcher(NewScanner(rdb, justTokens()))
-	defer w.Close()
+	w := watch(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:b", "token:1", "PX", 60_000)
-	for w.tracking.mode() != keyspace.Push || !w.scan.complete || w.tracking.resync || w.locks.known["lock:b"] == nil {
-		_, _, err := w.Next(t.Context())
-		check.NoError(t, err)
-	}
+	await(t, w, func() bool { return pushes(w.Known()) && !w.tracking.resync && w.locks.known["lock:b"] != nil })
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
 	read := check.Must(w.reader.gather(t.Context(), []candidate{{name: "lock:a", typ: "string"}}))(t)[0]
 	do(t, rdb, "DEL", "lock:a")

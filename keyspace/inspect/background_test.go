@@ -217,9 +217,7 @@ func TestAnEvictedLockWasNotReleasedAlsoIfAScanCountsTheEviction(t *testing.T) {
 	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
 	scan := before(rdb, "dbsize") // at its begin
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, rdb, justTokens())
 	evict := func() {
 		do(t, admin, "CONFIG", "SET", "maxmemory", "1mb")
 		for do(t, admin, "EXISTS", "lock:a") == int64(1) {
@@ -322,9 +320,7 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 			}})
 			read := before(rdb, c.command)
 			do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
-			f := follow(rdb, justTokens())
-			defer f.Close()
-			followed(t, f, pushes)
+			f := pushing(t, rdb, justTokens())
 			ends := keyspace.Lost
 			restart := func() {
 				check.NoError(t, errors.Join(child.Kill(), child.Restart(t.Context())))
@@ -358,9 +354,7 @@ func TestALockThatGetsANewNameWasNotReleased(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, rdb, justTokens())
 	do(t, rdb, "RENAME", "lock:a", "lock:b")
 	all := make(map[string][]keyspace.EventKind)
 	for len(all["lock:b"]) == 0 {
@@ -404,7 +398,7 @@ func looker(t *testing.T, admin *redis.Client, channels string) bool {
 }
 
 // followed runs the watcher until a condition on the snapshot holds.
-func followed(t *testing.T, f *Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func followed(t testing.TB, f *Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		_, _, err := f.Next(t.Context())
@@ -444,8 +438,7 @@ func TestWithoutPushesThereIsPollingOrNotificationsAreFollowed(t *testing.T) {
 				unheard = looker(t, admin, c.channels) && c.channels == "resetchannels"
 				rdb = connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"})
 			}
-			f := follow(rdb, announcing())
-			defer f.Close()
+			f := watch(t, rdb, announcing())
 			followed(t, f, func(s keyspace.Snapshot) bool {
 				check.Require(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
 				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
@@ -468,8 +461,7 @@ func TestTheDelayOfPollingIsMeasured(t *testing.T) {
 		time.Sleep(2 * pollEvery) // a slow network
 		return next(ctx, cmds)
 	}))
-	f := follow(rdb, justTokens())
-	defer f.Close()
+	f := watch(t, rdb, justTokens())
 	followed(t, f, func(s keyspace.Snapshot) bool {
 		return s.Watch.Mode == keyspace.Polling && s.Watch.Lag >= 2*pollEvery && !strings.Contains(strings.Join(s.Watch.Limitations, ";"), "shorter than 100 ms")
 	})
@@ -485,9 +477,7 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	check.True(t, ok && left >= 50*time.Second && left <= time.Minute+time.Second, "it has %v left", left)
 	want := []string{"the server does not have TIME"}
 	check.True(t, slices.Equal(s.Problems, want) && s.Complete, "it says %q, want %q", s.Problems, want)
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, rdb, justTokens())
 	do(t, rdb, "DEL", "lock:a")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
 }
@@ -586,9 +576,7 @@ func TestALostPermissionIsNoticedWithoutAChange(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "lock:a", "token:1")
 	do(t, admin, "SET", "other:b", "token:2")
-	f := follow(userOf(t, admin, "on", ">secret", "~*", "&*", "+@all"), justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, userOf(t, admin, "on", ">secret", "~*", "&*", "+@all"), justTokens())
 	steps := []struct{ pattern, want string }{{"~other:*", "not read known locks any more"}, {"~*", "read all known locks again"}}
 	for _, c := range steps[:testtier.Size(1, 2, 2)] { // each waits for a look for requests, which is due once a second
 		do(t, admin, "ACL", "SETUSER", "tester", "resetkeys", c.pattern)
@@ -611,9 +599,7 @@ func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	for _, key := range []string{"alone", "lock", "lock:a", "lock-b", "lock.c"} {
 		do(t, rdb, "SET", key, "token:1", "PX", 600_000)
 	}
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, rdb, justTokens())
 	do(t, rdb, "DEL", "lock-b")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
 }
@@ -636,9 +622,7 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
 			rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
 			read := before(rdb, "")
-			f := follow(rdb, justTokens())
-			defer f.Close()
-			followed(t, f, pushes)
+			f := pushing(t, rdb, justTokens())
 			late := func() { time.Sleep(400 * time.Millisecond) }
 			read.Store(&late)
 			do(t, admin, c.end...)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
+	"locktop/internal/netfault"
 	"locktop/keyspace"
 )
 
@@ -50,14 +50,9 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 
 // A person who waits for the first locks waits for the server's budget alone.
 func TestTheFirstPassWaitsForTheBudgetOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		b := NewBudget(0.1)
-		embedded := server.NewPiped()
-		defer embedded.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
-		defer rdb.Close()
-		w := NewWatcher(NewScanner(rdb, ScanOptions{Budget: b}))
-		defer w.Close()
+		w := watch(t, rdb, ScanOptions{Budget: b})
 		b.charge(100*time.Millisecond, 0, time.Now())
 		w.scan.pass = &scanPass{cursors: cursors{all: make([]cursor, 1)}}
 		w.deferScan(time.Now().Add(-time.Second))
@@ -119,11 +114,9 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 		check.NoError(t, err)
 	}
 	t.Run("embedded", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e := server.NewPiped()
-			defer e.Close()
+		bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 			began := time.Now()
-			scan(t, connect(t, redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}))
+			scan(t, rdb)
 			check.AtMost(t, time.Since(began), time.Second, "the scan takes")
 		})
 	})
@@ -135,12 +128,10 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 
 // A list of the clients does not wait until a server is no longer slow. The embedded server has none.
 func TestAListOfTheClientsWaitsForTheBudgetOnlyBriefly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := server.NewPiped()
-		defer e.Close()
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		p, began := NewBudget(0.1), time.Now()
 		p.charge(time.Hour, 0, began)
-		_, _, err := NewScanner(connect(t, redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}), ScanOptions{Budget: p}).Clients(t.Context(), nil)
+		_, _, err := NewScanner(rdb, ScanOptions{Budget: p}).Clients(t.Context(), nil)
 		check.True(t, err != nil && time.Since(began) >= maxClientsWait, "%v after %v", err, time.Since(began))
 		check.AtMost(t, time.Since(began), 2*maxClientsWait, "the list waits")
 	})
@@ -149,8 +140,7 @@ func TestAListOfTheClientsWaitsForTheBudgetOnlyBriefly(t *testing.T) {
 // A rescan goes on at once and without the limit until its pass has ended, and the first pass is not begun again for it.
 func TestARescanHasNoLimit(t *testing.T) {
 	p, asked, now := NewBudget(0.1), new(atomic.Int64), time.Now()
-	w := NewWatcher(NewScanner(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), ScanOptions{Budget: p, Rescans: asked}))
-	defer w.Close()
+	w := watch(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), ScanOptions{Budget: p, Rescans: asked})
 	p.charge(time.Hour, 0, now)
 	for i, complete := range []bool{false, true} {
 		w.scan.pass, w.scan.complete, w.scan.next = &scanPass{}, complete, now.Add(time.Hour)

@@ -17,10 +17,11 @@ import (
 	"locktop/keyspace"
 )
 
-// pipedServer returns an embedded server, and its client with an address of its own.
-func pipedServer(addr string) (*server.Embedded, *redis.Client) {
-	embedded := server.NewPiped()
-	return embedded, redis.NewClient(&redis.Options{Addr: addr, Dialer: embedded.Dial, MaxRetries: -1, DialerRetries: 1})
+// pipedServer returns an embedded server for a bubble, and a client that has this address of it.
+func pipedServer(t *testing.T, addr string) (*server.Embedded, *redis.Client) {
+	e := server.NewPiped()
+	t.Cleanup(e.Close)
+	return e, connect(t, redis.Options{Addr: addr, Dialer: e.Dial, MaxRetries: -1, DialerRetries: 1})
 }
 
 // byKey lists the kinds of the events of each lock.
@@ -36,11 +37,8 @@ func byKey(events []keyspace.Event) map[string][]keyspace.EventKind {
 // the locks of the old server.
 func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before, old := pipedServer("10.0.0.1:6379")
-		defer old.Close()
-		after, rdb := pipedServer("10.0.0.2:6379")
-		defer after.Close()
-		defer rdb.Close()
+		before, old := pipedServer(t, "10.0.0.1:6379")
+		_, rdb := pipedServer(t, "10.0.0.2:6379")
 		o := justTokens()
 		o.Carryover = new(Carryover)
 
@@ -84,8 +82,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		do(t, rdb, "SET", "taken", "token:next", "PX", 600_000)
 		do(t, rdb, "SET", "new", "token:new", "PX", 600_000)
-		w = follow(rdb, o)
-		defer w.Close()
+		w = watch(t, rdb, o)
 		now := next(t, w)
 		want := map[string][]keyspace.EventKind{
 			"lost": {keyspace.Lost}, "lost forever": {keyspace.Lost}, "expired": {keyspace.Expired},
@@ -105,9 +102,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 
 func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		embedded, rdb := pipedServer("10.0.0.1:6379")
-		defer embedded.Close()
-		defer rdb.Close()
+		_, rdb := pipedServer(t, "10.0.0.1:6379")
 		o := justTokens()
 		o.Carryover = new(Carryover)
 		do(t, rdb, "SET", "a", "token:a", "PX", 10_000)
@@ -123,8 +118,7 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 		events := next(t, elsewhere).Events
 		check.True(t, !slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Expired }), "another database has the events %v", words(events))
 		elsewhere.Close()
-		again := follow(rdb, o)
-		defer again.Close()
+		again := watch(t, rdb, o)
 		check.DeepEqual(t, words(next(t, again).Events), []string{"expired token:a"}, "the next watcher reports")
 	})
 }
@@ -152,8 +146,7 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	followed(t, w, func(s keyspace.Snapshot) bool { return len(*offsets) > samples || s.Nodes[0].Replicas == 0 })
 	w.Close()
 	do(t, rdb, "DEL", "received")
-	w = NewWatcher(NewScanner(rdb, o))
-	defer w.Close()
+	w = watch(t, rdb, o)
 	want := map[string][]keyspace.EventKind{"received": {keyspace.Vanished}, "unknown to the replica": {keyspace.Lost}}
 	now := next(t, w)
 	got := byKey(now.Events)

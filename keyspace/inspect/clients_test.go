@@ -39,8 +39,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	do(t, there, "SET", "lock:there", "token:there")
 	do(t, leaving, "SET", "lock:leaving", "token:leaving")
 	do(t, admin, "SET", "lock:nameless", "token:nameless")
-	f := follow(admin, labelled())
-	defer f.Close()
+	f := watch(t, admin, labelled())
 	logCommands(t, admin)
 	first := until(t, f, func(s keyspace.Snapshot) bool {
 		return s.Complete && slices.ContainsFunc(logged(t, admin), func(argv []string) bool {
@@ -90,8 +89,7 @@ func TestWithoutClientListTheLimitationIsReported(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	do(t, admin, "SET", "lock:a", "token:somebody")
-	f := follow(userOf(t, admin, readOnly...), labelled())
-	defer f.Close()
+	f := watch(t, userOf(t, admin, readOnly...), labelled())
 	s := until(t, f, func(s keyspace.Snapshot) bool {
 		return s.Complete && strings.Contains(strings.Join(s.Watch.Limitations, "\n"), "CLIENT LIST")
 	})

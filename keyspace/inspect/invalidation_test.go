@@ -327,12 +327,7 @@ func TestAScanOverASlowNetworkReadsTheReports(t *testing.T) {
 	hashes := keyspace.Format{About: keyspace.About{Name: "hashes"}, Type: "hash", Decode: func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{}, keyspace.No
 	}}
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashes}}))
-	defer w.Close()
-	for w.tracking.mode() != keyspace.Push || !w.scan.complete {
-		_, _, err := w.Next(t.Context())
-		check.NoError(t, err)
-	}
+	w := pushing(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
 	p := check.Must(w.scanner.startPass(t.Context(), w.possible))(t)
 	known, pauses := lockSet{}, 0
 	p.budget = NewBudget(0.99) // a worker at a time

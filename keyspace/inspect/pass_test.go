@@ -199,8 +199,7 @@ func TestTheFirstPassReadsKeysWithoutATTLFirst(t *testing.T) {
 		pipe.Set(t.Context(), fmt.Sprint("lock:", i), longValue, ttl)
 	}
 	check.Must(pipe.Exec(t.Context()))(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Budget: NewBudget(0.99)})) // a page at a time
-	defer w.Close()
+	w := watch(t, rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Budget: NewBudget(0.99)}) // a page at a time
 	most := 0
 	for !w.scan.complete {
 		check.NoError(t, w.scanSome(t.Context(), time.Now()))

@@ -46,8 +46,7 @@ func perhaps() ScanOptions {
 // and returns the last snapshot.
 func watched(t *testing.T, seconds int, act func(t *testing.T, rdb *redis.Client, second int)) (last keyspace.Snapshot) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
-		f := follow(rdb, perhaps())
-		defer f.Close()
+		f := watch(t, rdb, perhaps())
 		for second := range seconds {
 			act(t, rdb, second)
 			for range 4 {
@@ -144,8 +143,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	scan := check.Must(NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
 	check.True(t, slices.Equal(keys(scan), []string{"door"}) && scan.Locks[0].Confidence == keyspace.Certain &&
 		scan.Locks[0].WaiterCount() == 1, "found %+v", scan.Locks)
-	f := follow(rdb, perhaps())
-	defer f.Close()
+	f := watch(t, rdb, perhaps())
 	until(t, f, complete)
 	for range 3 { // it is read again, and stays
 		check.DeepEqual(t, keys(next(t, f)), []string{"door"}, "followed, found")
@@ -160,8 +158,7 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		all := perhaps()
 		all.MinConfidence = keyspace.Possible
-		w := follow(rdb, all)
-		defer w.Close()
+		w := watch(t, rdb, all)
 		create := func(from, to int) {
 			p := rdb.Pipeline()
 			for i := from; i < to; i++ {
@@ -221,8 +218,7 @@ func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
 	for _, key := range shown {
 		do(t, rdb, "SET", key, "perhaps:a", "PX", 600_000)
 	}
-	w := follow(rdb, all)
-	defer w.Close()
+	w := watch(t, rdb, all)
 	followed(t, w, func(s keyspace.Snapshot) bool { return pushes(s) && slices.Equal(keys(s), shown) })
 	do(t, rdb, "SET", "job:7", "perhaps:b", "PX", 600_000)
 	do(t, rdb, "SET", "job:gate:a", "perhaps:b", "PX", 600_000)

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -163,18 +164,12 @@ func TestTheClockOfIdleTimesIsBehindThatOfTheServer(t *testing.T) {
 func TestAHoldBetweenTwoReadsOfAnEndIsTold(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
-	w := NewWatcher(NewScanner(rdb, justTokens()))
-	defer w.Close()
-	for w.tracking.mode() != keyspace.Push || !w.scan.complete {
-		_, _, err := w.Next(t.Context())
-		check.NoError(t, err)
-	}
+	w := pushing(t, rdb, justTokens())
 	for _, reported := range []bool{false, true} {
 		do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
-		for l, known := w.locks.known["lock:a"]; !known || l.lock.SoleHolder() != "token:1"; l, known = w.locks.known["lock:a"] {
-			_, _, err := w.Next(t.Context())
-			check.NoError(t, err)
-		}
+		await(t, w, func() bool {
+			return slices.ContainsFunc(w.Known().Locks, func(l *keyspace.Lock) bool { return l.SoleHolder() == "token:1" })
+		})
 		do(t, rdb, "SET", "lock:a", "token:2", "PX", 60_000)
 		next := check.Must(w.reader.detect(t.Context(), []candidate{{name: "lock:a", typ: "string"}}))(t)
 		ended, c := time.Now().Add(-10*time.Millisecond), changes{}

@@ -44,8 +44,7 @@ func command(argv ...any) func() []any { return func() []any { return argv } }
 // observe watches the locks of a server until a condition holds.
 func observe(t testing.TB, rdb *redis.Client, o ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
-	b := StartWatcher(follow(rdb, o))
-	defer b.Close()
+	b := inBackground(t, rdb, o)
 	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s, err := b.Snapshot(t.Context())
 		if err == nil && so(s) {
@@ -205,8 +204,7 @@ func TestTheFirstReadKnowsForHowLongAValueHasNotChanged(t *testing.T) {
 		}
 		return all
 	}
-	w := NewWatcher(NewScanner(rdb, o))
-	defer w.Close()
+	w := watch(t, rdb, o)
 	got := ages(until(t, w, complete))
 
 	p := check.Must(w.scanner.startPass(t.Context(), newPossibleLocks(keyspace.Likely, false)))(t)

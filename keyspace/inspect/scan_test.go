@@ -195,8 +195,7 @@ func TestPossibleLocksAreShownOnRequest(t *testing.T) {
 	o := justTokens()
 	few := scan(t, rdb, o)
 	check.True(t, slices.Equal(keys(few), []string{"b"}) && few.NotShown() == "1 possible lock not shown", "by default it found %q, %s", keys(few), few.NotShown())
-	w := follow(rdb, o)
-	defer w.Close()
+	w := watch(t, rdb, o)
 	for range 3 {
 		s := followed(t, w, keyspace.Snapshot.Scanned)
 		check.Equal(t, s.NotShown(), few.NotShown(), "a watcher says")
@@ -778,8 +777,7 @@ func TestAMeterCountsWhatTheServerCounts(t *testing.T) {
 func TestASnapshotSaysWhenTheKeysWereLastScanned(t *testing.T) {
 	rdb := realServer(t)
 	began := time.Now()
-	f := follow(rdb, justTokens())
-	defer f.Close()
+	f := watch(t, rdb, justTokens())
 	node := func(s keyspace.Snapshot) keyspace.Node { return s.Nodes[0] }
 	s := until(t, f, complete)
 	first := node(s)

@@ -27,14 +27,13 @@ func bubble(t *testing.T, test func(t *testing.T, rdb *redis.Client, network *ne
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
-		defer e.Close()
+		t.Cleanup(e.Close)
 		network := netfault.New(e.Dial)
-		rdb := redis.NewClient(&redis.Options{
+		rdb := connect(t, redis.Options{
 			Addr: e.Addr(), Dialer: network.Dial, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
 			DialTimeout: replyTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 		})
-		defer rdb.Close()
-		defer network.Heal()
+		t.Cleanup(network.Heal)
 		test(t, rdb, network)
 	})
 }
@@ -45,8 +44,7 @@ func TestASnapshotIsNotNewerThanTheReadOfItsLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
 		do(t, rdb, "SET", "a", "token:1", "PX", 900)
 		do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
-		f := follow(rdb, justTokens())
-		defer f.Close()
+		f := watch(t, rdb, justTokens())
 		first := until(t, f, complete)
 		stall := func() { time.Sleep(3 * time.Second) }
 		before(rdb, "scan").Store(&stall)
@@ -96,8 +94,7 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 	for _, stall := range []time.Duration{4 * time.Second, 10 * time.Second, 61 * time.Second} {
 		bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
 			do(t, rdb, "SET", "a", "token:1")
-			live := StartWatcher(follow(rdb, justTokens()))
-			defer live.Close()
+			live := inBackground(t, rdb, justTokens())
 			for s, _ := awaitAnswer(t, live, false); !s.Complete; s, _ = awaitAnswer(t, live, false) {
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -125,15 +122,10 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 
 func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
-		hangs := StartWatcher(follow(rdb, justTokens()))
-		defer hangs.Close()
-		e := server.NewPiped()
-		defer e.Close()
-		other := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
-		defer other.Close()
+		hangs := inBackground(t, rdb, justTokens())
+		_, other := pipedServer(t, "10.0.0.2:6379")
 		do(t, other, "SET", "b", "token:2")
-		works := StartWatcher(follow(other, justTokens()))
-		defer works.Close()
+		works := inBackground(t, other, justTokens())
 		both := NewMultiSource(func(context.Context) ([]NamedSource, error) {
 			return []NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
 		}, MultiOptions{})
@@ -167,8 +159,7 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 			do(t, rdb, "SET", fmt.Sprint("lock:", i), fmt.Sprint("token:", i), "PX", 600_000)
 		}
 		network.Delay(func() time.Duration { return 150 * time.Millisecond })
-		live := StartWatcher(follow(rdb, justTokens()))
-		defer live.Close()
+		live := inBackground(t, rdb, justTokens())
 		source := NewMultiSource(func(context.Context) ([]NamedSource, error) {
 			return []NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
 		}, MultiOptions{})
@@ -202,10 +193,7 @@ func stamps() keyspace.Format {
 
 func TestDroppedEventsAreCounted(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer rdb.Close()
-	w := NewWatcher(NewScanner(rdb, ScanOptions{}))
-	defer w.Close()
+	w := watch(t, connect(t, redis.Options{Addr: "127.0.0.1:1"}), ScanOptions{})
 	for range eventsKept + 3 {
 		w.unreported.events = append(w.unreported.events, keyspace.Event{Kind: keyspace.Released})
 		w.unreported.limit()
@@ -258,8 +246,7 @@ func await(t *testing.T, w *Watcher, so func() bool) {
 func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
-	defer w.Close()
+	w := watch(t, rdb, ScanOptions{Formats: []keyspace.Format{anyString}})
 	soon, want := 0, testtier.Size(2, 4, 4)
 	for i := 0; i < 12 && soon < want; i++ { // a busy machine may be late
 		prefix := fmt.Sprintf("first%d:", i)
@@ -280,8 +267,7 @@ func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
 func TestANewPrefixReadsNoLockThatIsReported(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}}))
-	defer w.Close()
+	w := watch(t, rdb, ScanOptions{Formats: []keyspace.Format{anyString}})
 	tracked := func(key string) {
 		check.NoError(t, rdb.Set(t.Context(), key, "token:1", 0).Err())
 		w.scan.next = time.Time{} // a scan is due at once
@@ -297,14 +283,8 @@ func TestANewPrefixReadsNoLockThatIsReported(t *testing.T) {
 }
 
 func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		embedded := server.NewPiped()
-		defer embedded.Close()
-		network := netfault.New(embedded.Dial)
-		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: network.Dial})
-		defer rdb.Close()
-		w := NewWatcher(NewScanner(rdb, ScanOptions{}))
-		defer w.Close()
+	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+		w := watch(t, rdb, ScanOptions{})
 		for i := range 3000 {
 			rdb.Set(t.Context(), fmt.Sprint("key:", i), "value", 0)
 		}

@@ -122,8 +122,7 @@ func TestWithoutDBSizeTheKeysAreCounted(t *testing.T) {
 	s := scan(t, user, ofAllTypes())
 	check.True(t, s.Complete && s.Cost.Keys == 8 && s.Cost.Scanned == 8, "it has %+v", s.Cost)
 	do(t, admin, "EVAL", "for i = 1, 2000 do redis.call('SET', i, i) end return 1", 0)
-	w := NewWatcher(NewScanner(user, ofAllTypes()))
-	defer w.Close()
+	w := watch(t, user, ofAllTypes())
 	for known := 0; known < 20; { // the number of a pass holds until the next has ended
 		check.NoError(t, w.scanSome(t.Context(), time.Time{}))
 		if s = w.Known(); s.Complete {
@@ -153,8 +152,7 @@ func TestAWatcherIsCompleteWhenItMayReadAllKeys(t *testing.T) {
 		}
 		return l, keyspace.Certain
 	}
-	f := follow(userOf(t, admin, "on", ">secret", "~*", "&*", "+@all", "-lrange", "-hlen"), ScanOptions{Formats: []keyspace.Format{fair, elementsOf("hash")}})
-	defer f.Close()
+	f := watch(t, userOf(t, admin, "on", ">secret", "~*", "&*", "+@all", "-lrange", "-hlen"), ScanOptions{Formats: []keyspace.Format{fair, elementsOf("hash")}})
 	want := "1 key of type hash cannot be read, because this user may not run HLEN, and 1 key of type list cannot be read, because this user may not run LRANGE"
 	for passes := map[any]bool{}; len(passes) < 2; {
 		s := followed(t, f, keyspace.Snapshot.Scanned)

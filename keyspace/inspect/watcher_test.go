@@ -19,6 +19,28 @@ func follow(rdb Client, o ScanOptions) *Watcher {
 	return NewWatcher(NewScanner(rdb, o))
 }
 
+// watch returns a watcher, which the test closes at its end.
+func watch(t testing.TB, rdb Client, o ScanOptions) *Watcher {
+	w := follow(rdb, o)
+	t.Cleanup(w.Close)
+	return w
+}
+
+// pushing is [watch] for a watcher to which the server reports changes.
+func pushing(t testing.TB, rdb Client, o ScanOptions) *Watcher {
+	t.Helper()
+	w := watch(t, rdb, o)
+	followed(t, w, pushes)
+	return w
+}
+
+// inBackground is [watch] for a watcher in the background.
+func inBackground(t testing.TB, rdb Client, o ScanOptions) *BackgroundWatcher {
+	b := StartWatcher(follow(rdb, o))
+	t.Cleanup(b.Close)
+	return b
+}
+
 func next(t testing.TB, f *Watcher) keyspace.Snapshot {
 	t.Helper()
 	return check.Must(f.Snapshot(t.Context()))(t)
@@ -69,9 +91,7 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	for i := range locks {
 		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
 	}
-	f := follow(rdb, justTokens())
-	defer f.Close()
-	followed(t, f, pushes)
+	f := pushing(t, rdb, justTokens())
 	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
 	followed(t, f, func(keyspace.Snapshot) bool { return called(t, rdb, "scan") >= walked+6 })
 	check.AtMost(t, called(t, rdb, "getrange")-read, locks/10, "values that were read again, of %d unchanged locks", locks)
@@ -210,8 +230,7 @@ func words(events []keyspace.Event) []string {
 func TestAWatcherFindsTheOrderOfLocks(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Order: new(order.Graph)}))
-	defer w.Close()
+	w := watch(t, rdb, ScanOptions{Formats: []keyspace.Format{anyString}, Order: new(order.Graph)})
 	await := func(key string, held bool) {
 		t.Helper()
 		for (w.locks.known[key] != nil) != held || !w.scan.complete {
