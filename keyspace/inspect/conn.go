@@ -82,6 +82,26 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	return nil
 }
 
+// inBatches sends what queue adds for each of all, batchSize of them per round trip, and passes each with its
+// replies to use.
+func inBatches[T, R any](ctx context.Context, c *meteredConn, what string, all []T, queue func(redis.Pipeliner, T) R, use func(T, R)) error {
+	for some := range slices.Chunk(all, batchSize) {
+		replies := make([]R, len(some))
+		err := c.pipelined(ctx, what, func(p redis.Pipeliner) {
+			for i, one := range some {
+				replies[i] = queue(p, one)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for i, one := range some {
+			use(one, replies[i])
+		}
+	}
+	return nil
+}
+
 // send executes a pipeline. Its errors are those of [meteredConn.pipelined].
 func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) error {
 	cmds, err := c.exec(ctx, p)

@@ -214,23 +214,16 @@ func (p *scanPass) deferSome(ctx context.Context, page []candidate) (now []candi
 			unread = append(unread, c)
 		}
 	}
-	for some := range slices.Chunk(unread, batchSize) {
-		ttls := make([]*redis.DurationCmd, len(some))
-		err := p.reader.conn.pipelined(ctx, "get the TTLs of keys", func(pipe redis.Pipeliner) {
-			for i, c := range some {
-				ttls[i] = pipe.PTTL(ctx, c.name)
-			}
-		})
-		if err != nil {
-			return nil, nil, err
+	ttl := func(pipe redis.Pipeliner, c candidate) *redis.DurationCmd { return pipe.PTTL(ctx, c.name) }
+	err = inBatches(ctx, &p.reader.conn, "get the TTLs of keys", unread, ttl, func(c candidate, left *redis.DurationCmd) {
+		if left.Val() > 0 {
+			later = append(later, deferred{c.name, c.typ})
+		} else {
+			now = append(now, c)
 		}
-		for i, c := range some {
-			if ttls[i].Val() > 0 {
-				later = append(later, deferred{c.name, c.typ})
-			} else {
-				now = append(now, c)
-			}
-		}
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	n := min(len(page)/deferredShare, len(later))
 	if p.cursors.done() {

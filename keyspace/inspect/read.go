@@ -450,29 +450,19 @@ func (r *reader) checkSizes(ctx context.Context, all []*candidate) error {
 			sized = append(sized, c)
 		}
 	}
-	for some := range slices.Chunk(sized, batchSize) {
-		weights := make([]*redis.IntCmd, len(some))
-		sizes := make([]*redis.IntCmd, len(some))
-		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
-			for i, c := range some {
-				weights[i] = p.MemoryUsage(ctx, c.name, maxElements)
-				sizes[i] = queueSize(ctx, p, c)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		for i, c := range some {
-			c.absent = errors.Is(weights[i].Err(), redis.Nil)
-			weight, size := weights[i].Val(), sizes[i].Val()
-			if size > maxElements { // only the first are read
-				weight = weight / size * maxElements
-			}
-			c.oversized = c.typ != "string" && weight > maxElementBytes
-			c.small = r.substituted(c.typ) && sizes[i].Err() == nil && size <= smallSizes[c.typ]
-		}
+	type measures struct{ weight, size *redis.IntCmd }
+	measure := func(p redis.Pipeliner, c *candidate) measures {
+		return measures{p.MemoryUsage(ctx, c.name, maxElements), queueSize(ctx, p, c)}
 	}
-	return nil
+	return inBatches(ctx, &r.conn, "measure keys", sized, measure, func(c *candidate, m measures) {
+		c.absent = errors.Is(m.weight.Err(), redis.Nil)
+		weight, size := m.weight.Val(), m.size.Val()
+		if size > maxElements { // only the first are read
+			weight = weight / size * maxElements
+		}
+		c.oversized = c.typ != "string" && weight > maxElementBytes
+		c.small = r.substituted(c.typ) && m.size.Err() == nil && size <= smallSizes[c.typ]
+	})
 }
 
 // collections are the types with elements.

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -53,67 +52,51 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 // markAbsent marks the related keys of all keys that have none of theirs. Most do not exist, and one request for each
 // key is cheaper than two for each related key.
 func (r *reader) markAbsent(ctx context.Context, all, related []candidate) error {
-	for some := range slices.Chunk(all, batchSize) {
-		counts := make([]*redis.IntCmd, len(some))
-		err := r.conn.pipelined(ctx, "count related keys", func(p redis.Pipeliner) {
-			for i, c := range some {
-				names := make([]string, len(c.companions))
-				for j, b := range c.companions {
-					names[j] = b.Key
-				}
-				if len(names) > 0 {
-					counts[i] = p.Exists(ctx, names...)
-				}
-			}
-		})
-		if err != nil {
-			return err
+	count := func(p redis.Pipeliner, c candidate) *redis.IntCmd {
+		names := make([]string, len(c.companions))
+		for i, b := range c.companions {
+			names[i] = b.Key
 		}
-		for i, c := range some {
-			for j := range related[:len(c.companions)] {
-				related[j].absent = counts[i].Err() == nil && counts[i].Val() == 0
-			}
-			related = related[len(c.companions):]
+		if len(names) == 0 {
+			return nil
 		}
+		return p.Exists(ctx, names...)
 	}
-	return nil
+	return inBatches(ctx, &r.conn, "count related keys", all, count, func(c candidate, exist *redis.IntCmd) {
+		for i := range related[:len(c.companions)] {
+			related[i].absent = exist.Err() == nil && exist.Val() == 0
+		}
+		related = related[len(c.companions):]
+	})
 }
 
 // countSubscribers counts the subscribers to the channels of the keys, in a goroutine of the group. The function that
 // it returns stores the numbers. Without the permission it stores nothing.
 func (r *reader) countSubscribers(ctx context.Context, group *errgroup.Group, all []candidate) (store func()) {
-	var listened []*candidate
-	var channels [][]string
+	type listened struct {
+		*candidate
+		channels []string
+		counts   map[string]int64
+	}
+	var some []*listened
 	for i := range all {
 		if c := &all[i]; c.heard != nil {
-			listened, channels = append(listened, c), append(channels, c.heard.Channels(*c.entry))
+			some = append(some, &listened{candidate: c, channels: c.heard.Channels(*c.entry)})
 		}
 	}
-	if len(listened) == 0 {
+	if len(some) == 0 {
 		return func() {}
 	}
-	counts := make([]*redis.MapStringIntCmd, len(listened))
 	conn := r.conn
 	conn.cost, conn.answeredBy, conn.aboard = keyspace.Cost{}, make(map[redis.Cmder]string), nil
+	count := func(p redis.Pipeliner, c *listened) *redis.MapStringIntCmd { return p.PubSubNumSub(ctx, c.channels...) }
 	group.Go(func() error {
-		for from := 0; from < len(counts); from += batchSize {
-			err := conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
-				for i := from; i < min(from+batchSize, len(counts)); i++ {
-					counts[i] = p.PubSubNumSub(ctx, channels[i]...)
-				}
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return inBatches(ctx, &conn, "count subscribers", some, count, func(c *listened, counts *redis.MapStringIntCmd) { c.counts = counts.Val() })
 	})
 	return func() {
 		r.conn.cost.Add(conn.cost)
-		for i, c := range listened {
-			if counts[i].Err() == nil {
-				c.entry.Subscribers = counts[i].Val()
-			}
+		for _, c := range some {
+			c.entry.Subscribers = c.counts
 		}
 	}
 }

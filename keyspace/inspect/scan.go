@@ -305,25 +305,18 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 // standIn returns the key that stands in for a lock without a key of its own. Its type is
 // none if there is no such key, or if this user may not read it; then it is unread.
 func (r *reader) standIn(ctx context.Context, lock string) (candidate, error) {
-	all := standIns(r.formats, lock)
-	types := make([]*redis.StatusCmd, len(all))
-	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", lock), func(p redis.Pipeliner) {
-		for i, c := range all {
-			types[i] = p.Type(ctx, c.name)
-		}
-	})
-	if err != nil {
-		return candidate{}, err
-	}
-	for i, c := range all {
-		if types[i].Val() == c.typ {
-			return c, nil
-		}
-		if isKeyDenied(types[i].Err()) {
+	found := candidate{name: lock, typ: "none"}
+	ask := func(p redis.Pipeliner, c candidate) *redis.StatusCmd { return p.Type(ctx, c.name) }
+	err := inBatches(ctx, &r.conn, fmt.Sprintf("read %q", lock), standIns(r.formats, lock), ask, func(c candidate, typ *redis.StatusCmd) {
+		switch {
+		case found.typ != "none": // the first one counts
+		case typ.Val() == c.typ:
+			found = c
+		case isKeyDenied(typ.Err()):
 			r.unread[c.name] = hiddenKey
 		}
-	}
-	return candidate{name: lock, typ: "none"}, nil
+	})
+	return found, err
 }
 
 // standIns lists the keys that may stand in for a lock.
@@ -387,29 +380,20 @@ func (r *reader) readFieldDeadlines(ctx context.Context, all []candidate) error 
 	all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
 		return c.typ != "hash" || len(c.entry.Members) == 0 || c.certain && !c.entry.Expires.IsZero()
 	})
-	for some := range slices.Chunk(all, batchSize) {
-		deadlines := make([]*redis.IntSliceCmd, len(some))
-		err := r.conn.pipelined(ctx, "read the deadlines of fields", func(p redis.Pipeliner) {
-			for i, c := range some {
-				var names []string
-				for _, m := range c.entry.Members {
-					names = append(names, m.Name)
-				}
-				deadlines[i] = p.HPExpireTime(ctx, c.name, names...)
-			}
-		})
-		if err != nil {
-			return err
+	ask := func(p redis.Pipeliner, c candidate) *redis.IntSliceCmd {
+		var names []string
+		for _, m := range c.entry.Members {
+			names = append(names, m.Name)
 		}
-		for i, c := range some {
-			for j, ms := range deadlines[i].Val() { // -1 = none, -2 = the field is gone
-				if ms > 0 {
-					c.entry.Members[j].Expires = time.UnixMilli(ms)
-				}
-			}
-		}
+		return p.HPExpireTime(ctx, c.name, names...)
 	}
-	return nil
+	return inBatches(ctx, &r.conn, "read the deadlines of fields", all, ask, func(c candidate, deadlines *redis.IntSliceCmd) {
+		for i, ms := range deadlines.Val() { // -1 = none, -2 = the field is gone
+			if ms > 0 {
+				c.entry.Members[i].Expires = time.UnixMilli(ms)
+			}
+		}
+	})
 }
 
 // timesFields reports whether the fields of hashes can have deadlines on a server.
