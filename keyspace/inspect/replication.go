@@ -3,15 +3,12 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/keyspace"
-	"locktop/keyspace/holds"
-	"locktop/keyspace/internal/cache"
 )
 
 // replication is what a server has reported of its replication, and when. With it a
@@ -161,21 +158,10 @@ func (w *Watcher) lostWith(before *replication, was candidate) (lost, perhaps bo
 // watchers of one Sentinel group, cluster or server, and safe for concurrent use.
 type Carryover struct {
 	mu   sync.Mutex
-	left []pastWatch
+	left []*Watcher // closed
 }
 
-// pastWatch is what a closed watcher has left.
-type pastWatch struct {
-	db        int
-	locks     lockSet
-	replaced  map[string]*replication
-	published cache.Map[keyspace.ID, bool]
-	holdStats holds.Stats
-	confirmed confirmedKeys
-	events    []keyspace.Event // that no caller has taken
-}
-
-// leave stores what a watcher knows.
+// leave stores a watcher that is closed.
 func (c *Carryover) leave(w *Watcher) {
 	if c == nil {
 		return
@@ -183,24 +169,21 @@ func (c *Carryover) leave(w *Watcher) {
 	w.markReplaced()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = append(c.left, pastWatch{
-		db: w.scanner.opts.DB, locks: w.locks.known, replaced: w.locks.replaced, published: w.endings.published,
-		holdStats: w.holdStats, confirmed: w.possible.confirmed, events: w.unreported.events,
-	})
+	c.left = append(c.left, w)
 }
 
-// take removes and returns what the closed watchers of a database have left.
-func (c *Carryover) take(db int) (all []pastWatch) {
+// take removes and returns the closed watchers of a database.
+func (c *Carryover) take(db int) (all []*Watcher) {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = slices.DeleteFunc(c.left, func(p pastWatch) bool {
-		if p.db == db {
-			all = append(all, p)
+	c.left = slices.DeleteFunc(c.left, func(past *Watcher) bool {
+		if past.scanner.opts.DB == db {
+			all = append(all, past)
 		}
-		return p.db == db
+		return past.scanner.opts.DB == db
 	})
 	return all
 }
@@ -209,19 +192,17 @@ func (c *Carryover) take(db int) (all []pastWatch) {
 // reads their locks in the next cycle.
 func (w *Watcher) carryOver() {
 	for _, past := range w.scanner.opts.Carryover.take(w.scanner.opts.DB) {
-		w.endings.published.PutAll(&past.published)
+		w.endings.published.PutAll(&past.endings.published)
 		w.holdStats.Add(&past.holdStats)
-		w.unreported.events = append(w.unreported.events, past.events...)
-		for key, why := range past.confirmed {
-			w.possible.confirmed[key] = why
-		}
-		for key := range past.locks {
-			l, _ := past.locks.get(key)
+		w.unreported.events = append(w.unreported.events, past.unreported.events...)
+		maps.Copy(w.possible.confirmed, past.possible.confirmed)
+		for key := range past.locks.known {
+			l, _ := past.locks.known.get(key)
 			if _, known := w.locks.known[key]; known || w.scanner.opts.Cluster.ownedByOther(key, w) {
 				continue
 			}
 			w.locks.put(none, l, time.Unix(0, 0)) // due immediately
-			w.locks.replaced[key] = past.replaced[key]
+			w.locks.replaced[key] = past.locks.replaced[key]
 			w.scanner.opts.Cluster.record(w, l)
 		}
 	}
