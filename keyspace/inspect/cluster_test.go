@@ -237,7 +237,7 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 				held.format, read = new(keyspace.Format), &held
 			}
 			w.times.readEnd = time.Now()
-			check.NoError(t, w.reconcileKey(t.Context(), "lock:a", read, new(changes), false, new(evictionCheck)))
+			check.NoError(t, w.reconcileKey(t.Context(), "lock:a", read, new(changes), false))
 		}
 		reads(from, "token")
 		from.unreported.events = nil

@@ -210,18 +210,12 @@ func (l *lastAnswer) note(begin time.Time, answered bool) {
 	}
 }
 
-// silence returns how long the server did not answer the last request; 0 if it did.
-func (l *lastAnswer) silence() time.Duration {
+// last returns when the server answered last, zero if it never did, and how long it did not answer
+// the last request.
+func (l *lastAnswer) last() (at time.Time, silent time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waited
-}
-
-// time returns when the server answered last; zero if it never did.
-func (l *lastAnswer) time() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.at
+	return l.at, l.waited
 }
 
 // deniedCommands collects the commands that the user may not send, or that the server

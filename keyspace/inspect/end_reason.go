@@ -29,6 +29,8 @@ type endings struct {
 	pending   map[string]pendingReason     // by key: locks whose holder is gone for a reason that will be known soon
 	published cache.Map[keyspace.ID, bool] // locks and families whose releases are published; true = also without waiters
 	evictedAt time.Time                    // local time of the last INFO that counts more evictions than the one before; zero = none
+
+	evictionsRead bool // the server was asked for them since the keys that are compared were read
 }
 
 // ending is why the missing holds of a lock ended.
@@ -41,7 +43,7 @@ type ending struct {
 // endingOf returns why the missing holds of a lock ended. What the server did to other keys is no proof: an
 // eviction is one if the server has reported it for this key, and a flush if it has reported no change of the
 // key beside it.
-func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, evictions *evictionCheck) (ending, error) {
+func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes) (ending, error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
 		_, stays := now.lock.Holder(h.ID)
@@ -72,7 +74,7 @@ func (w *Watcher) endingOf(ctx context.Context, was, now candidate, c changes, e
 		return w.endingByFlush(ctx, key, p, pending), nil
 	}
 	aliveAt := was.firstRead.Add(w.heldFor(was, cmp.Or(p.since, change.since)))
-	if evicted, err := evictions.evictedSince(ctx, w, aliveAt); err != nil || evicted && now.lock.Key == "" {
+	if evicted, err := w.evictedSince(ctx, aliveAt); err != nil || evicted && now.lock.Key == "" {
 		return ending{kind: keyspace.Vanished, possible: []keyspace.EventKind{keyspace.Released, keyspace.Evicted}}, err
 	}
 	if p.next == nil && (p.late && reported || change.repeated.Sub(change.since) > maxUnread) { // another change, before the read that came late or after it
@@ -216,19 +218,16 @@ func allExpiredBy(l *keyspace.Lock, now time.Time) bool {
 	return !slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() || h.Expires.After(now) })
 }
 
-// evictionCheck asks the server at most once, and only if needed, how many keys it has
-// evicted.
-type evictionCheck struct{ asked bool }
-
-// evictedSince reports whether the server may have evicted keys after a local time.
-func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher, at time.Time) (bool, error) {
-	if !e.asked && w.server.info.MaxMemory != 0 && w.server.info.Policy != "" && w.server.info.Policy != "noeviction" {
+// evictedSince reports whether the server may have evicted keys after a local time. It asks the server how many
+// it has evicted, only if needed and at most once for all keys that are compared together.
+func (w *Watcher) evictedSince(ctx context.Context, at time.Time) (bool, error) {
+	if !w.endings.evictionsRead && w.server.info.MaxMemory != 0 && w.server.info.Policy != "" && w.server.info.Policy != "noeviction" {
 		p := w.reader.conn.rdb.Pipeline()
 		stats := p.Info(ctx, "stats")
 		if err := w.reader.conn.send(ctx, "count evictions", p); err != nil {
 			return false, err
 		}
-		e.asked = true
+		w.endings.evictionsRead = true
 		info := w.server.info
 		describeServer(&info, stats.Val())
 		w.countEvictions(info)
@@ -237,7 +236,7 @@ func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher, at time.Ti
 }
 
 // countEvictions compares the number of evicted keys with that of the last INFO of the same
-// server. A scan and an evictionCheck may read the INFO that counts an eviction.
+// server. A scan and evictedSince may read the INFO that counts an eviction.
 func (w *Watcher) countEvictions(s keyspace.Server) {
 	if s.RunID == w.server.info.RunID && s.Evicted > w.server.info.Evicted {
 		w.endings.evictedAt = time.Now()

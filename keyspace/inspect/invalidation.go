@@ -190,9 +190,7 @@ func credentialsFor(c *invalidationConn, o *redis.Options) func(context.Context)
 
 // OnNext implements [auth.CredentialsListener].
 func (c *invalidationConn) OnNext(auth.Credentials) {
-	c.mu.Lock()
-	c.state.outdated = true
-	c.mu.Unlock()
+	c.update(func(s *connState) { s.outdated = true })
 	c.notify()
 }
 
@@ -218,7 +216,7 @@ func track(ctx context.Context, c *invalidationConn, cn *redis.Conn) error {
 		argv = append(argv, "prefix", p)
 	}
 	if len(c.prefixes) == 0 {
-		c.setTrackErr(errors.New("there is no key to track yet"))
+		c.update(func(s *connState) { s.trackErr = errors.New("there is no key to track yet") })
 		return nil
 	}
 	// Where HELLO is refused, go-redis continues in RESP2. The server then accepts tracking
@@ -228,21 +226,14 @@ func track(ctx context.Context, c *invalidationConn, cn *redis.Conn) error {
 		err = cn.Do(ctx, argv...).Err()
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
-		c.setTrackErr(err)
-		checkNotifications(ctx, c, cn)
+		const setting = "notify-keyspace-events" // without the permission for CONFIG GET they are not used
+		set, setErr := cn.ConfigGet(ctx, setting).Result()
+		c.update(func(s *connState) {
+			s.trackErr, s.canNotify = err, setErr == nil && coversAllChanges(set[setting])
+		})
 		return nil
 	}
 	return err
-}
-
-// checkNotifications checks whether keyspace notifications report all changes. Without
-// the permission for CONFIG GET they are not used.
-func checkNotifications(ctx context.Context, c *invalidationConn, cn *redis.Conn) {
-	const setting = "notify-keyspace-events"
-	set, err := cn.ConfigGet(ctx, setting).Result()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state.canNotify = err == nil && coversAllChanges(set[setting])
 }
 
 // coversAllChanges reports whether notifications with these flags report all changes of
@@ -254,10 +245,11 @@ func coversAllChanges(flags string) bool {
 	return strings.Contains(flags, "A") || !strings.ContainsFunc("g$lshzxe", func(r rune) bool { return !strings.ContainsRune(flags, r) })
 }
 
-func (c *invalidationConn) setTrackErr(err error) {
+// update changes the state.
+func (c *invalidationConn) update(change func(s *connState)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.trackErr = err
+	change(&c.state)
 }
 
 // run receives until the connection ends.
@@ -276,9 +268,7 @@ func (c *invalidationConn) run(ctx context.Context) {
 		}()
 		err = c.receive(ctx)
 	}
-	c.mu.Lock()
-	c.state.err = err
-	c.mu.Unlock()
+	c.update(func(s *connState) { s.err = err })
 }
 
 // subscribe opens the connection and subscribes to the channels one by one, so that a
@@ -306,9 +296,7 @@ func (c *invalidationConn) awaitReplies(ctx context.Context) error {
 		_, refused := errors.AsType[redis.Error](err)
 		switch {
 		case refused && i >= 0:
-			c.mu.Lock()
-			c.state.denied = append(c.state.denied, c.subscriptions[i].name)
-			c.mu.Unlock()
+			c.update(func(s *connState) { s.denied = append(s.denied, c.subscriptions[i].name) })
 		case err != nil:
 			return err
 		}

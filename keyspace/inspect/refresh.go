@@ -181,11 +181,11 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 
 // reconcile compares what was read with what is known, in the order of keys.
 func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]*candidate, c changes) error {
-	evictions := new(evictionCheck)
+	w.endings.evictionsRead = false
 	w.dropMoved()
 	renamed := w.renamed(keys, read)
 	for _, key := range keys {
-		if err := w.reconcileKey(ctx, key, read[key], &c, renamed[key], evictions); err != nil {
+		if err := w.reconcileKey(ctx, key, read[key], &c, renamed[key]); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 
 // reconcileKey compares what was read of a key, nil = nothing, with what is known. Meanwhile no other watcher of the
 // cluster changes the lock: each change is told once.
-func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate, c *changes, renamed bool, evictions *evictionCheck) error {
+func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate, c *changes, renamed bool) error {
 	defer w.scanner.opts.Cluster.hold(key)()
 	was, known := w.locks.known.get(key)
 	now, exists := none, read != nil
@@ -232,7 +232,7 @@ func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate,
 		return nil
 	}
 	delete(w.locks.denied, key)
-	was, open, err := w.settleNext(ctx, was, now, c, evictions)
+	was, open, err := w.settleNext(ctx, was, now, c)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (w *Watcher) reconcileKey(ctx context.Context, key string, read *candidate,
 	changed := w.reportedAt(key, *c)
 	end := ending{kind: keyspace.Vanished}
 	if !renamed {
-		if end, err = w.endingOf(ctx, was, now, *c, evictions); err != nil {
+		if end, err = w.endingOf(ctx, was, now, *c); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (w *Watcher) renamed(keys []string, read map[string]*candidate) map[string]
 
 // settleNext stores the hold that was read while it was open why the one before had ended, if it has ended, too. It
 // returns the lock as it is known then.
-func (w *Watcher) settleNext(ctx context.Context, was, now candidate, c *changes, evictions *evictionCheck) (known candidate, open bool, err error) {
+func (w *Watcher) settleNext(ctx context.Context, was, now candidate, c *changes) (known candidate, open bool, err error) {
 	key := was.lock.Key
 	p := w.endings.pending[key]
 	if p.next == nil || p.next.lock.SoleHolder() == now.lock.SoleHolder() {
@@ -311,7 +311,7 @@ func (w *Watcher) settleNext(ctx context.Context, was, now candidate, c *changes
 		p.later = c.of[key]
 		w.endings.pending[key] = p
 	}
-	end, err := w.endingOf(ctx, was, *p.next, *c, evictions)
+	end, err := w.endingOf(ctx, was, *p.next, *c)
 	if err != nil || end.open {
 		return was, end.open, err
 	}

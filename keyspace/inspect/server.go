@@ -121,13 +121,14 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 // cycle that was not finished.
 func (w *Watcher) onError(ctx context.Context, err error) {
 	w.failures.missedEvents, w.scan.next = true, time.Time{}
-	if hasEnded(ctx) && w.scanner.answer.silence() <= 500*time.Millisecond { // otherwise the server counts as lost
+	answeredAt, silent := w.scanner.answer.last()
+	if hasEnded(ctx) && silent <= 500*time.Millisecond { // otherwise the server counts as lost
 		return
 	}
 	w.scan.pass, w.scan.complete = nil, false
 	w.clients.seenConnected = nil // the server may have been replaced
 	if w.failures.count == 0 {
-		w.failures.since = w.scanner.answer.time()
+		w.failures.since = answeredAt
 		w.addNotice(keyspace.ServerLost, err.Error())
 	}
 	pause := min(minRetry<<min(w.failures.count, 10), maxRetry)

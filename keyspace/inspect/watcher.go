@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"locktop/keyspace"
@@ -178,7 +179,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
 		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
-		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
+		s.Nodes[i].AnsweredAt, _ = w.scanner.answer.last()
 		s.Nodes[i].AskBlind = w.askBlind()
 	}
 	s.Cost, s.Watch, s.Losses, s.Inversions = w.scan.cost, w.status(), w.losses, w.scanner.opts.Order.Inversions()
@@ -403,9 +404,7 @@ type BackgroundWatcher struct {
 	ready   chan struct{} // closed after the first cycle
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // of the last cycle
+	failed  atomic.Pointer[error] // of the last cycle; nil = it succeeded
 }
 
 // StartWatcher starts a watcher in the background, which owns it from then on. The
@@ -434,8 +433,8 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, er
 	case <-ctx.Done():
 		return keyspace.Snapshot{}, ctx.Err()
 	}
-	if err := b.failed(); err != nil {
-		return keyspace.Snapshot{}, err
+	if err := b.failed.Load(); err != nil {
+		return keyspace.Snapshot{}, *err
 	}
 	select {
 	case b.sem <- struct{}{}:
@@ -443,17 +442,10 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, er
 		return keyspace.Snapshot{}, ctx.Err()
 	}
 	defer func() { <-b.sem }()
-	if err := b.failed(); err != nil {
-		return keyspace.Snapshot{}, err
+	if err := b.failed.Load(); err != nil {
+		return keyspace.Snapshot{}, *err
 	}
 	return b.watcher.takeSnapshot(), nil
-}
-
-// failed returns the error of the last cycle; nil if it succeeded.
-func (b *BackgroundWatcher) failed() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
 }
 
 // run runs cycles until ctx ends.
@@ -461,10 +453,11 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 	w := b.watcher
 	for first := true; ; first = false {
 		b.sem <- struct{}{}
-		err := w.cycle(ctx, false)
-		b.mu.Lock()
-		b.err = err
-		b.mu.Unlock()
+		var failed *error
+		if err := w.cycle(ctx, false); err != nil {
+			failed = &err
+		}
+		b.failed.Store(failed)
 		w.unreported.limit()
 		idle := w.idleTime()
 		<-b.sem
