@@ -36,26 +36,20 @@ type reportedEvent struct {
 // first pass has ended and the server sends invalidations.
 func started(t testing.TB, rdb *redis.Client, o ScanOptions) *log {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
 	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to track
-	live := StartWatcher(follow(rdb, o))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			s, err := live.Snapshot(ctx)
-			if err == nil {
-				l.take(s)
-			} else {
-				l.mu.Lock()
-				l.failed = true
-				l.mu.Unlock()
-			}
-			time.Sleep(time.Millisecond)
+	live := inBackground(t, rdb, o)
+	untilTheEnd(t, func(ctx context.Context) {
+		s, err := live.Snapshot(ctx)
+		if err == nil {
+			l.take(s)
+		} else {
+			l.mu.Lock()
+			l.failed = true
+			l.mu.Unlock()
 		}
-	}()
-	t.Cleanup(func() { stop(); <-done; live.Close() })
+		time.Sleep(time.Millisecond)
+	})
 	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push && l.scanned })
 	return l
 }
@@ -64,27 +58,34 @@ func started(t testing.TB, rdb *redis.Client, o ScanOptions) *log {
 // returns when the server sends invalidations.
 func listened(t testing.TB, rdb *redis.Client, o ScanOptions) *log {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
 	do(t, rdb, "SET", "lock:standing", "token:standing")
-	f := follow(rdb, o)
+	f := watch(t, rdb, o)
 	for deadline, complete := time.Now().Add(30*time.Second), false; l.follow.Mode != keyspace.Push || !complete; {
-		_, _, err := f.Next(ctx)
+		_, _, err := f.Next(t.Context())
 		check.NoError(t, err)
-		s, err := f.Snapshot(ctx)
+		s, err := f.Snapshot(t.Context())
 		check.Require(t, err == nil && !time.Now().After(deadline), "no push: %v, %+v", err, l.follow)
 		l.follow, complete = s.Watch, s.Complete
 	}
+	untilTheEnd(t, func(ctx context.Context) {
+		events, notices, _ := f.Next(ctx)
+		l.take(keyspace.Snapshot{Events: events, Notices: notices, Watch: l.follow})
+	})
+	return l
+}
+
+// untilTheEnd calls f again and again until the test ends.
+func untilTheEnd(t testing.TB, f func(ctx context.Context)) {
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			events, notices, _ := f.Next(ctx)
-			l.take(keyspace.Snapshot{Events: events, Notices: notices, Watch: l.follow})
+			f(ctx)
 		}
 	}()
-	t.Cleanup(func() { stop(); <-done; f.Close() })
-	return l
+	t.Cleanup(func() { stop(); <-done })
 }
 
 func (l *log) take(s keyspace.Snapshot) {

@@ -18,24 +18,18 @@ import (
 // repeat sends commands again and again until the test ends.
 func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...func() []any) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(every); ; {
-			for _, next := range commands {
-				argv := next()
-				err := rdb.Do(ctx, argv...).Err()
-				check.True(t, err == nil || err == redis.Nil || ctx.Err() != nil, "%q: %v", argv, err)
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+	tick := time.NewTicker(every)
+	untilTheEnd(t, func(ctx context.Context) {
+		for _, next := range commands {
+			argv := next()
+			err := rdb.Do(ctx, argv...).Err()
+			check.True(t, err == nil || err == redis.Nil || ctx.Err() != nil, "%q: %v", argv, err)
 		}
-	}()
-	t.Cleanup(func() { stop(); <-done })
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	})
 }
 
 // command returns a function for repeat that always returns the same command.
@@ -186,12 +180,6 @@ func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
 func TestTheFirstReadKnowsForHowLongAValueHasNotChanged(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	any := tokens()
-	any.Probe = func(string, string) keyspace.Confidence { return keyspace.Certain }
-	any.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
-	}
-	o := ScanOptions{Formats: []keyspace.Format{any}}
 	for key, value := range map[string]string{"old": "token:a", "number": "42"} {
 		do(t, rdb, "SET", "new", value)
 		dump := check.Must(rdb.Dump(t.Context(), "new").Result())(t)
@@ -204,7 +192,7 @@ func TestTheFirstReadKnowsForHowLongAValueHasNotChanged(t *testing.T) {
 		}
 		return all
 	}
-	w := watch(t, rdb, o)
+	w := watch(t, rdb, ScanOptions{Formats: []keyspace.Format{anyString}})
 	got := ages(until(t, w, complete))
 
 	p := check.Must(w.scanner.startPass(t.Context(), newPossibleLocks(keyspace.Likely, false)))(t)

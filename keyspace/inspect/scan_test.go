@@ -37,6 +37,33 @@ func tokens() keyspace.Format {
 	}
 }
 
+// hashTokens returns a format of hashes with a field whose name begins with "token:".
+func hashTokens() keyspace.Format {
+	return keyspace.Format{
+		About: keyspace.About{Name: "hashes"}, Type: "hash",
+		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{}, ofToken(e.Members[0].Name)
+		},
+	}
+}
+
+// queuedTokens returns a format of tokens with a queue of waiters in a key beside them.
+func queuedTokens() keyspace.Format {
+	f := tokens()
+	f.Related = func(e keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: e.Key + ":also", Type: "string"}, {Key: e.Key + ":queue", Type: "list"}, {Key: e.Key + ":none", Type: "zset"}}
+	}
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l := keyspace.Lock{Kind: keyspace.Fair, Fence: int64(len(e.Related)), Holders: []keyspace.Holder{{ID: e.Value}}}
+		for _, m := range e.Related[e.Key+":queue"].Members {
+			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+		}
+		return l, ofToken(e.Value)
+	}
+	return f
+}
+
 func ofToken(value string) keyspace.Confidence {
 	switch {
 	case strings.HasPrefix(value, "token:"):
@@ -224,19 +251,8 @@ func TestTheSurestFormatHasALock(t *testing.T) {
 }
 
 func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
-	f := tokens()
-	f.Related = func(e keyspace.Entry) []keyspace.Companion {
-		return []keyspace.Companion{{Key: e.Key + ":also", Type: "string"}, {Key: e.Key + ":queue", Type: "list"}, {Key: e.Key + ":none", Type: "zset"}}
-	}
+	f := queuedTokens()
 	f.Companion = func(key string) bool { return strings.HasSuffix(key, ":latch") }
-	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-		l := keyspace.Lock{Kind: keyspace.Fair}
-		for _, m := range e.Related[e.Key+":queue"].Members {
-			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
-		}
-		l.Fence = int64(len(e.Related))
-		return l, ofToken(e.Value)
-	}
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:a")
 	do(t, rdb, "SET", "a:also", "token:b")
@@ -405,20 +421,13 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	fill(t, admin, 10_000)
 	do(t, admin, "SET", "string", "token:x")
 	do(t, admin, "HSET", "hash", "token:y", "1")
-	glancing := keyspace.Format{
-		About: keyspace.About{Name: "hashes"}, Type: "hash",
-		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			return keyspace.Lock{}, ofToken(e.Members[0].Name)
-		},
-	}
 	rdb := userOf(t, admin, readOnly...)
 	var probes atomic.Int64
 	rdb.AddHook(pipelines(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 		probes.Add(int64(count(cmds, func(c redis.Cmder) bool { return c.Name() == "hrandfield" })))
 		return next(ctx, cmds)
 	}))
-	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
+	s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashTokens()}})
 	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
 	// After a refusal the command is not sent again for each of the 2,001 hashes.
 	check.Between(t, probes.Load(), 1, 2000, "probes of hashes")
@@ -469,13 +478,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 		do(t, rdb, "SET", "item:777", "token:x")
 		do(t, rdb, "DEL", "item:778")
 		do(t, rdb, "HSET", "item:778", "token:y", "1")
-		hashes := elementsOf("hash")
-		hashes.Match = nil
-		hashes.Probe = func(_, first string) keyspace.Confidence { return ofToken(first) }
-		hashes.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			return keyspace.Lock{}, ofToken(e.Members[0].Name)
-		}
-		s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
+		s := scan(t, rdb, ScanOptions{Formats: []keyspace.Format{tokens(), hashTokens()}})
 		check.True(t, slices.Equal(keys(s), []string{"item:777", "item:778"}), "among keys made by %s it found %q", typ, keys(s))
 	}
 }

@@ -141,18 +141,7 @@ func TestAWatcherIsCompleteWhenItMayReadAllKeys(t *testing.T) {
 	do(t, admin, "SET", "job:a", "token:1")
 	do(t, admin, "RPUSH", "job:a:queue", "token:2")
 	do(t, admin, "HSET", "lock:hash", "a", "1")
-	fair := tokens()
-	fair.Related = func(e keyspace.Entry) []keyspace.Companion {
-		return []keyspace.Companion{{Key: e.Key + ":queue", Type: "list"}}
-	}
-	fair.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-		l := keyspace.Lock{Kind: keyspace.Fair, Holders: []keyspace.Holder{{ID: e.Value}}}
-		for _, m := range e.Related[e.Key+":queue"].Members {
-			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
-		}
-		return l, keyspace.Certain
-	}
-	f := watch(t, userOf(t, admin, "on", ">secret", "~*", "&*", "+@all", "-lrange", "-hlen"), ScanOptions{Formats: []keyspace.Format{fair, elementsOf("hash")}})
+	f := watch(t, userOf(t, admin, "on", ">secret", "~*", "&*", "+@all", "-lrange", "-hlen"), ScanOptions{Formats: []keyspace.Format{queuedTokens(), elementsOf("hash")}})
 	want := "1 key of type hash cannot be read, because this user may not run HLEN, and 1 key of type list cannot be read, because this user may not run LRANGE"
 	for passes := map[any]bool{}; len(passes) < 2; {
 		s := followed(t, f, keyspace.Snapshot.Scanned)
