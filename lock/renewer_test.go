@@ -237,11 +237,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 			began := time.Now()
 			lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}))
 			<-lease.Context().Done()
-			want := lock.ErrLost
-			if c.renew.Off {
-				want = lock.ErrLost
-			}
-			check.ErrorIs(r, context.Cause(lease.Context()), want, "ended with")
+			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
 			check.Between(r, time.Since(began), c.ends-300*time.Millisecond, c.ends, "ended after")
 		})
 	}

@@ -158,21 +158,14 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	return rdb
 }
 
-// polite returns options with the default budget.
-func polite() ScanOptions {
-	o := justTokens()
-	o.Budget = NewBudget(DefaultShare)
-	return o
-}
-
 // A scan of a distant server reads one page while it requests the next, so each
 // step covers several pages.
 func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	testtier.Long(t, "its network is slow")
 	t.Parallel()
 	steps := func(roundTrip time.Duration) (n int) {
-		o := polite()
-		o.Progress = func(keyspace.Snapshot) { n++ }
+		o := justTokens()
+		o.Budget, o.Progress = NewBudget(DefaultShare), func(keyspace.Snapshot) { n++ }
 		snap, err := NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
 		check.Require(t, err == nil && len(snap.Locks) == 100 && snap.Complete, "%d locks, %v", len(snap.Locks), err)
 		return n

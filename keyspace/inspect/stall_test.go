@@ -126,9 +126,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		_, other := pipedServer(t, "10.0.0.2:6379")
 		do(t, other, "SET", "b", "token:2")
 		works := inBackground(t, other, justTokens())
-		both := NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
-		}, MultiOptions{})
+		both := multiOf(MultiOptions{}, sourcesOf(hangs, works))
 		for s, _ := awaitAnswer(t, both, false); !s.Complete; s, _ = awaitAnswer(t, both, false) {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -160,9 +158,7 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 		}
 		network.Delay(func() time.Duration { return 150 * time.Millisecond })
 		live := inBackground(t, rdb, justTokens())
-		source := NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
-		}, MultiOptions{})
+		source := multiOf(MultiOptions{}, sourcesOf(live, live))
 		for range testtier.Size(20, 100, 100) {
 			s, err := source.Snapshot(t.Context())
 			check.Require(t, err == nil && len(s.Nodes) == 2 && s.Nodes[0].Up && s.Nodes[1].Up, "%v, %+v", err, s.Problems)
