@@ -105,13 +105,13 @@ func isRedirect(err error) bool {
 // nodes until they are answered. Commands that no node answers keep their errors.
 func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
 	clear(c.answeredBy)
-	if c.cluster == nil {
+	if c.scanner.opts.Cluster == nil { // keys on other nodes are not read
 		return
 	}
 	for n := 1; n <= 4; n++ { // a slot that is being moved takes two redirects: MOVED by the new master, ASK by the old one
 		away := make(map[hop][]redis.Cmder)
 		for _, cmd := range cmds {
-			if to, ok := nextHop(cmd.Err(), cmp.Or(c.answeredBy[cmd], c.addr)); ok {
+			if to, ok := nextHop(cmd.Err(), cmp.Or(c.answeredBy[cmd], c.scanner.node)); ok {
 				// Two nodes that redirect to each other are about to hand over the slot: the one that
 				// has the key answers after ASKING.
 				to.asking = to.asking || n > 2
@@ -129,10 +129,11 @@ func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
 
 // sendTo sends commands to another node.
 func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
-	if to.asking && c.denied.has(asking) {
+	if to.asking && c.scanner.denied.has(asking) {
 		return
 	}
-	rdb := c.cluster.client(to.addr)
+	cluster := c.scanner.opts.Cluster
+	rdb := cluster.client(to.addr)
 	if rdb == nil {
 		return
 	}
@@ -152,12 +153,12 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(sent))
 	if isCommandDenied(leave.Err()) {
-		c.denied.record(asking, leave.Err())
+		c.scanner.denied.record(asking, leave.Err())
 	}
 	if isConnLost(err) {
-		c.cluster.mu.Lock()
-		c.cluster.failedAt[to.addr] = time.Now()
-		c.cluster.mu.Unlock()
+		cluster.mu.Lock()
+		cluster.failedAt[to.addr] = time.Now()
+		cluster.mu.Unlock()
 	}
 	for i, cmd := range cmds {
 		if err != nil && (isConnLost(cmd.Err()) || ctx.Err() != nil) {

@@ -233,7 +233,7 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 		reads := func(w *Watcher, token string) {
 			var read *candidate
 			if token != "" {
-				held := found(keyspace.Lock{Key: "lock:a", Node: w.reader.node, Holders: []keyspace.Holder{{ID: token}}})
+				held := found(keyspace.Lock{Key: "lock:a", Node: w.scanner.node, Holders: []keyspace.Holder{{ID: token}}})
 				held.format, read = new(keyspace.Format), &held
 			}
 			w.times.readEnd = time.Now()

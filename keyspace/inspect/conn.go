@@ -37,12 +37,7 @@ func optionsOf(rdb Client) (*redis.Options, error) {
 // meteredConn sends commands to a server and measures their cost. It is for one
 // goroutine.
 type meteredConn struct {
-	rdb         Client
-	denied      *deniedCommands
-	answer      *lastAnswer
-	meter       *Meter
-	cluster     *Cluster // nil = keys on other nodes are not read
-	addr        string
+	scanner     *Scanner // whose server this is
 	cost        keyspace.Cost
 	now         time.Time     // the server's clock at the last reply
 	serverTime  time.Duration // time of the last round trip on the server
@@ -60,7 +55,7 @@ type meteredConn struct {
 // concern a single key (wrong type, no permission) stay with their commands; any other
 // error is returned.
 func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redis.Pipeliner)) error {
-	p := c.rdb.Pipeline()
+	p := c.scanner.rdb.Pipeline()
 	before := p.Time(ctx)
 	fill(p)
 	answered := func(map[redis.Cmder]string) {}
@@ -77,7 +72,7 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // a clock may be set back
 	c.networkTime = waited - c.serverTime
 	c.cost.ServerTime += c.serverTime
-	c.meter.busy(c.serverTime)
+	c.scanner.opts.Meter.busy(c.serverTime)
 	answered(c.answeredBy)
 	return nil
 }
@@ -118,7 +113,7 @@ func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) 
 
 // dials returns how many connections the pools have dialed because they had no idle one.
 func (c *meteredConn) dials() uint32 {
-	s := c.rdb.PoolStats()
+	s := c.scanner.rdb.PoolStats()
 	if s.PipelineStats == nil {
 		return s.Misses
 	}
@@ -152,9 +147,9 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 	cmds, err := p.Exec(ctx)
 	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(cmds))
-	c.meter.sent(cmds)
+	c.scanner.opts.Meter.sent(cmds)
 	_, answered := errors.AsType[redis.Error](err)
-	c.answer.note(begin, answered || err == nil)
+	c.scanner.answer.note(begin, answered || err == nil)
 	if err == nil {
 		return cmds, nil
 	}
@@ -166,7 +161,7 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 		if !isCommandDenied(cmd.Err()) {
 			continue
 		}
-		c.denied.record(commandName(cmd), cmd.Err())
+		c.scanner.denied.record(commandName(cmd), cmd.Err())
 		if clock, ok := cmd.(*redis.TimeCmd); ok {
 			clock.SetVal(time.Now())
 			clock.SetErr(nil)

@@ -222,7 +222,7 @@ func allExpiredBy(l *keyspace.Lock, now time.Time) bool {
 // it has evicted, only if needed and at most once for all keys that are compared together.
 func (w *Watcher) evictedSince(ctx context.Context, at time.Time) (bool, error) {
 	if !w.endings.evictionsRead && w.server.info.MaxMemory != 0 && w.server.info.Policy != "" && w.server.info.Policy != "noeviction" {
-		p := w.reader.conn.rdb.Pipeline()
+		p := w.scanner.rdb.Pipeline()
 		stats := p.Info(ctx, "stats")
 		if err := w.reader.conn.send(ctx, "count evictions", p); err != nil {
 			return false, err

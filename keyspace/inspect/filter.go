@@ -158,7 +158,7 @@ func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *pr
 		p.typeCmd = pipe.Type(ctx, p.name)
 		return
 	}
-	if p.idleCmd == nil && p.typ == "string" && w.filter.idles && !w.conn.denied.has(cmdObject) {
+	if p.idleCmd == nil && p.typ == "string" && w.filter.idles && !w.conn.scanner.denied.has(cmdObject) {
 		p.idleCmd = pipe.ObjectIdleTime(ctx, p.name)
 	}
 	p.valueCmd = p.firstPiece(ctx)

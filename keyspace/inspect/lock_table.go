@@ -416,7 +416,7 @@ func (w *Watcher) adopt(l candidate) (was candidate, known, ours bool) {
 }
 
 // onOtherNode reports whether a lock was read on another cluster node.
-func (w *Watcher) onOtherNode(l *keyspace.Lock) bool { return l.Node != w.reader.node }
+func (w *Watcher) onOtherNode(l *keyspace.Lock) bool { return l.Node != w.scanner.node }
 
 // dropMoved removes the locks that other watchers of the cluster have taken over,
 // without events.

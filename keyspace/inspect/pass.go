@@ -29,7 +29,6 @@ type scanPass struct {
 	budget         *Budget                         // nil = no limit: the stages run concurrently
 	concurrentFrom time.Duration                   // network time from which the stages run concurrently; 0 = never
 	conn           meteredConn                     // for SCAN
-	newConn        func() meteredConn              // opens a connection for a worker
 	cursors        cursors
 	verified       bool // after the last page, the server is the process that the pass began with
 	pagesPerStep   int  // of the last step
@@ -72,10 +71,9 @@ const idlesOf = 100_000
 // glob. Everything but the clock is optional.
 func (s *Scanner) startPass(ctx context.Context, possible *possibleLocks) (*scanPass, error) {
 	p := &scanPass{
-		server:  keyspace.Server{Addr: s.node},
-		budget:  s.opts.Budget,
-		conn:    s.newConn(),
-		newConn: s.newConn,
+		server: keyspace.Server{Addr: s.node},
+		budget: s.opts.Budget,
+		conn:   s.newConn(),
 		filter: prefilter{
 			index: s.index, atLeast: s.opts.MinConfidence, threshold: s.opts.MinConfidence, unread: make(unread), confirmed: possible.confirmed, alike: possible.alike,
 			guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true}, // a first piece would tell no more than the name
@@ -163,7 +161,7 @@ func (p *scanPass) step(ctx context.Context) (found []candidate, err error) {
 	next, workers := p.cursors, make([]*filterWorker, n)
 	next.all = slices.Clone(next.all)
 	for i := range workers {
-		workers[i] = &filterWorker{filter: &p.filter, conn: p.newConn(), unread: make(unread),
+		workers[i] = &filterWorker{filter: &p.filter, conn: p.conn.scanner.newConn(), unread: make(unread),
 			newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
 	}
 	if n == 1 { // while workers run beside it, nothing may change what is known
@@ -256,7 +254,7 @@ func (p *scanPass) problems() []string {
 		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
 	}
 	all = append(all, p.filter.alike.problems()...)
-	return append(all, p.conn.denied.problems()...)
+	return append(all, p.conn.scanner.denied.problems()...)
 }
 
 // partOfCluster says that the other nodes are not scanned.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,16 +26,11 @@ const (
 // reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
 	conn      meteredConn
-	formats   []keyspace.Format // in order of preference
 	atLeast   keyspace.Confidence
-	node      string
-	db        int
-	overdue   []Overdue
 	confirmed confirmedKeys
 
-	timesFields *atomic.Bool      // of the scanner
-	unread      map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
-	notLocks    []string          // keys that are not locks
+	unread   map[string]string // of the last call: keys that, or whose companions, could not be read, with the reason, and
+	notLocks []string          // keys that are not locks
 }
 
 // detect reads keys and their companions, and decodes them. It returns those that are locks, in
@@ -69,7 +63,7 @@ func (r *reader) gather(ctx context.Context, all []candidate) ([]candidate, erro
 	var both errgroup.Group // over a slow network, one wait is better than two
 	counted := r.countSubscribers(ctx, &both, matched)
 	err := r.readRelated(ctx, matched)
-	if err == nil && r.timesFields.Load() {
+	if err == nil && r.conn.scanner.timesFields.Load() {
 		err = r.readFieldDeadlines(ctx, matched)
 	}
 	if err = errors.Join(err, both.Wait()); err != nil {
@@ -100,8 +94,9 @@ func (r *reader) match(c *candidate) bool {
 // The first format wins a tie. The format is nil and the confidence is No if none matches.
 // Subscribers may prove that the entry is of the format heard instead; nil = of no other.
 func (r *reader) best(e keyspace.Entry) (found, heard *keyspace.Format, sure keyspace.Confidence) {
-	for i := range r.formats {
-		f := &r.formats[i]
+	formats := r.conn.scanner.opts.Formats
+	for i := range formats {
+		f := &formats[i]
 		if f.Type != e.Type && f.Type != keyspace.AnyType || !f.MatchesName(e.Key) {
 			continue
 		}
@@ -119,10 +114,10 @@ func (r *reader) best(e keyspace.Entry) (found, heard *keyspace.Format, sure key
 // decode makes the locks of keys from all that was read. It returns those with enough
 // confidence, in place of all.
 func (r *reader) decode(all []candidate) []candidate {
-	locks := all[:0]
+	s, locks := r.conn.scanner, all[:0]
 	for _, c := range all {
 		lock := c.decoded()
-		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, OverdueIn(r.overdue, c.name)
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, s.node), s.opts.DB, OverdueIn(s.opts.Overdue, c.name)
 		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
 			lock = lock.WithEvidence(why)
 		}
@@ -193,10 +188,10 @@ func (r *reader) read(ctx context.Context, all []candidate) error {
 	}
 	each = slices.DeleteFunc(each, func(c *candidate) bool { return c.absent })
 	for some := range slices.Chunk(each, batchSize) {
-		denied := r.conn.denied.count()
+		denied := r.conn.scanner.denied.count()
 		reads, err := r.readBatch(ctx, some)
-		for err == nil && r.conn.denied.count() > denied { // another command may take the place of one that is denied
-			denied = r.conn.denied.count()
+		for err == nil && r.conn.scanner.denied.count() > denied { // another command may take the place of one that is denied
+			denied = r.conn.scanner.denied.count()
 			if err = r.checkSizes(ctx, some); err == nil {
 				reads, err = r.readBatch(ctx, some)
 			}
@@ -231,7 +226,7 @@ func (c *meteredConn) entryOf(q keyRead, answeredBy map[redis.Cmder]string) *key
 		return nil
 	}
 	e.Node = answeredBy[q.expiry]
-	if !e.Expires.IsZero() && q.after != nil && (c.denied.has("time") || e.Node != "") {
+	if !e.Expires.IsZero() && q.after != nil && (c.scanner.denied.has("time") || e.Node != "") {
 		e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
 	}
 	return &e
@@ -267,7 +262,7 @@ func (r *reader) queueReads(ctx context.Context, p redis.Pipeliner, some []*cand
 
 // exact reports whether the server returns deadlines as points in time (PEXPIRETIME,
 // since Redis 7.0). It is true until the command is denied.
-func (r *reader) exact() bool { return !r.conn.denied.has("pexpiretime") }
+func (r *reader) exact() bool { return !r.conn.scanner.denied.has("pexpiretime") }
 
 // keyRead is the commands that read a key.
 type keyRead struct {

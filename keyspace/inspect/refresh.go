@@ -163,7 +163,7 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 		case was.standsIn():
 			own = append(own, key)
 		case len(was.lock.Waiters) > 0:
-			others = append(others, standIns(w.reader.formats, key)...)
+			others = append(others, standIns(w.scanner.opts.Formats, key)...)
 		}
 	}
 	more, err := w.fetchTypes(ctx, own)

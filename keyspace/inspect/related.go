@@ -21,7 +21,7 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 			related = append(related, candidate{name: b.Key, typ: b.Type, companion: true})
 		}
 	}
-	if len(related) >= worthATrip && !r.conn.denied.has("exists") {
+	if len(related) >= worthATrip && !r.conn.scanner.denied.has("exists") {
 		if err := r.markAbsent(ctx, all, related); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (r *replication) receivedFrom(before *replication) (until time.Time) {
 
 // readReplication reads the state of the replication. Without the permission it is empty.
 func (w *Watcher) readReplication(ctx context.Context) (replication, error) {
-	p := w.reader.conn.rdb.Pipeline()
+	p := w.scanner.rdb.Pipeline()
 	infos := []*redis.StringCmd{p.Info(ctx, "server"), p.Info(ctx, "replication"), p.Info(ctx, "persistence")}
 	asked := time.Now()
 	if _, err := w.reader.conn.exec(ctx, p); err != nil {

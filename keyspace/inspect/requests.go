@@ -104,7 +104,7 @@ func (w *Watcher) checkForRequests(ctx context.Context) error {
 // that runs scripts or sets keys makes a load: its clients wait.
 func (w *Watcher) dropReads(ctx context.Context) error {
 	r, conn := &w.requests, &w.reader.conn
-	if len(r.found) == 0 || conn.denied.has(cmdClient) {
+	if len(r.found) == 0 || w.scanner.denied.has(cmdClient) {
 		return nil
 	}
 	list, err := w.listClients(ctx)
@@ -140,9 +140,9 @@ func (w *Watcher) checkBlind() string {
 		return fmt.Sprintf("the server records no idle times with maxmemory-policy %s", policy)
 	case w.requests.refused != "":
 		return w.requests.refused
-	case w.reader.conn.denied.has(cmdObject):
+	case w.scanner.denied.has(cmdObject):
 		return "OBJECT IDLETIME is not permitted, or the server does not have it"
-	case w.reader.conn.denied.has("info"), w.reader.conn.denied.has("time"):
+	case w.scanner.denied.has("info"), w.scanner.denied.has("time"):
 		return "INFO or TIME is not permitted, and idle times mean nothing without the server's clock"
 	default:
 		return ""

@@ -160,7 +160,7 @@ func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 
 // newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {
-	return meteredConn{rdb: s.rdb, meter: s.opts.Meter, denied: s.denied, answer: s.answer, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
+	return meteredConn{scanner: s, answeredBy: make(map[redis.Cmder]string)}
 }
 
 // keyID identifies a key of the scanner's database and server.
@@ -168,17 +168,9 @@ func (s *Scanner) keyID(key string) keyspace.ID {
 	return keyspace.ID{Node: s.node, DB: s.opts.DB, Key: key}
 }
 
-// reader returns a reader with the options of the scanner.
+// reader returns a reader of the server of the scanner.
 func (s *Scanner) reader() reader {
-	return reader{
-		conn:    s.newConn(),
-		unread:  make(map[string]string),
-		formats: s.opts.Formats,
-		atLeast: s.opts.MinConfidence,
-		node:    s.node,
-		db:      s.opts.DB,
-		overdue: s.opts.Overdue, timesFields: &s.timesFields,
-	}
+	return reader{conn: s.newConn(), unread: make(map[string]string), atLeast: s.opts.MinConfidence}
 }
 
 // locksOf returns the locks of keys.
@@ -247,7 +239,7 @@ var smallSizes = map[string]int64{"string": valueBytes, "hash": maxElements}
 
 // substituted reports whether GET or HGETALL must read the keys of a type.
 func (r *reader) substituted(typ string) bool {
-	denied := r.conn.denied
+	denied := r.conn.scanner.denied
 	return typ == "string" && denied.has("getrange") && !denied.has("get") || typ == "hash" && denied.has("hscan") && !denied.has("hgetall")
 }
 
@@ -307,7 +299,7 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 func (r *reader) standIn(ctx context.Context, lock string) (candidate, error) {
 	found := candidate{name: lock, typ: "none"}
 	ask := func(p redis.Pipeliner, c candidate) *redis.StatusCmd { return p.Type(ctx, c.name) }
-	err := inBatches(ctx, &r.conn, fmt.Sprintf("read %q", lock), standIns(r.formats, lock), ask, func(c candidate, typ *redis.StatusCmd) {
+	err := inBatches(ctx, &r.conn, fmt.Sprintf("read %q", lock), standIns(r.conn.scanner.opts.Formats, lock), ask, func(c candidate, typ *redis.StatusCmd) {
 		switch {
 		case found.typ != "none": // the first one counts
 		case typ.Val() == c.typ:

@@ -201,7 +201,7 @@ func (w *Watcher) lateness() time.Duration {
 // status returns how changes are detected.
 func (w *Watcher) status() keyspace.WatchStatus {
 	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.lateness()}
-	follow.Limitations = append(w.tracking.limitations(w.reader.formats, follow.Lag), w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
+	follow.Limitations = append(w.tracking.limitations(w.scanner.opts.Formats, follow.Lag), w.clients.limitations(w.scanner.denied.has(cmdClient))...)
 	if why := w.askBlind(); why != "" && w.requests.relevant {
 		follow.Limitations = append(follow.Limitations, "clients that wait without a trace on the server are not detected: "+why)
 	}
@@ -336,7 +336,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 		return nil
 	}
 	t.refreshedAt, t.relevant = now, w.locks.known.hasNamedHolders()
-	if !t.relevant || w.server.info.Role != "master" || w.reader.conn.denied.has(cmdClient) {
+	if !t.relevant || w.server.info.Role != "master" || w.scanner.denied.has(cmdClient) {
 		return nil
 	}
 	list, err := w.listClients(ctx)
