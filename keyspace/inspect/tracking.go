@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 )
@@ -25,7 +27,7 @@ const (
 // tracking maintains the invalidation connection, makes its prefixes cover all known
 // locks, and determines the watch mode.
 type tracking struct {
-	dial      func(prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn // nil = no connection of its own is possible
+	options   *redis.Options // of the client; nil = no connection of its own is possible
 	releases  []subscription
 	keyEvents subscription
 
@@ -57,20 +59,16 @@ type marks struct {
 
 // newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
-	t := tracking{wake: make(chan struct{}, 1), coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
-	if o, err := optionsOf(s.rdb); err == nil {
-		t.dial = func(prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn {
-			return dialInvalidations(o, prefixes, wanted, wake)
-		}
+	o, _ := optionsOf(s.rdb)
+	return tracking{
+		options: o, wake: make(chan struct{}, 1), coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet"),
+		releases: releaseSubscriptions(s.opts.Formats, s.opts.DB), keyEvents: keyspaceEvents(s.opts.DB),
 	}
-	t.releases = releaseSubscriptions(s.opts.Formats, s.opts.DB)
-	t.keyEvents = keyspaceEvents(s.opts.DB)
-	return t
 }
 
 // maintain replaces a connection that was lost, lacks prefixes or has old credentials.
 func (t *tracking) maintain(known lockSet) {
-	if t.dial == nil {
+	if t.options == nil {
 		t.trackErr = errors.New("the client does not allow a separate connection")
 		return
 	}
@@ -87,7 +85,7 @@ func (t *tracking) maintain(known lockSet) {
 		if t.coverage.allKeys {
 			asked = []string{""}
 		}
-		t.nextConn = t.dial(asked, wanted, t.wake)
+		t.nextConn = dialInvalidations(t.options, asked, wanted, t.wake)
 	}
 }
 
@@ -95,7 +93,7 @@ func (t *tracking) maintain(known lockSet) {
 // yet.
 func (t *tracking) nextDial() (at time.Time, due bool) {
 	needed := t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0)
-	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.lastConn == nil && t.dial != nil
+	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.lastConn == nil && t.options != nil
 }
 
 // reap removes a lost connection.
