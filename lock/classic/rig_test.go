@@ -35,11 +35,8 @@ type rig struct {
 	*testing.T
 	addr string
 	dial netfault.Dialer
-	fake bool // the clock is fake
-
-	link *netfault.Network // between the clients of package lock and the server
-	rdb  server.Client     // client of the historic forms, and of other programs
-	via  server.Client     // argument of lock.New
+	fake bool          // the clock is fake
+	rdb  server.Client // of the historic forms and of other programs; also the argument of lock.New
 }
 
 // inBubble runs f on the embedded server under a fake clock.
@@ -68,28 +65,15 @@ func onBoth(t *testing.T, f func(*rig)) {
 }
 
 func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
-	r := &rig{T: t, addr: addr, dial: dial, link: netfault.New(dial)}
-	r.rdb = server.NewClient(addr, server.ClientOptions{Dial: dial})
-	r.via = server.NewClient(addr, server.ClientOptions{Dial: r.link.Dial, Timeout: time.Hour})
-	t.Cleanup(func() {
-		r.link.Thaw()
-		r.via.Close()
-		r.rdb.Close()
-	})
+	r := &rig{T: t, addr: addr, dial: dial, rdb: server.NewClient(addr, server.ClientOptions{Dial: dial})}
+	t.Cleanup(func() { r.rdb.Close() })
 	return r
-}
-
-// elsewhere returns another rig on the same server, with its own link.
-func (r *rig) elsewhere() *rig {
-	other := newRig(r.T, r.addr, r.dial)
-	other.fake = r.fake
-	return other
 }
 
 // client returns a client of package lock, which the test closes at its end.
 func (r *rig) client() *lock.Client {
 	r.Helper()
-	c := check.Must(lock.New(r.via.(redis.UniversalClient), lock.Config{}))(r)
+	c := check.Must(lock.New(r.rdb.(redis.UniversalClient), lock.Config{}))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }

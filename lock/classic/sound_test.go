@@ -3,7 +3,6 @@ package classic_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"locktop/internal/check"
@@ -71,24 +70,4 @@ func each(t *testing.T, kinds []kind, f func(*rig, kind)) {
 			onBoth(t, func(r *rig) { f(r, k) })
 		})
 	}
-}
-
-// Corresponds to [TestWhatTimeRunsOutUnderIsDeleted]: a release that was sent in time
-// arrives when another client has the lock.
-func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
-	each(t, soundKinds(), func(r *rig, k kind) {
-		slow := r.take(k.open(r, time.Minute))
-		r.link.Freeze()
-		released := make(chan error, 1)
-		go func() { released <- slow.Unlock(ctx) }()
-		if r.fake {
-			synctest.Wait() // in flight
-		}
-		r.outlast("orders")
-		other := r.elsewhere()
-		other.take(k.open(other, time.Minute))
-		r.link.Thaw()
-		check.True(r, r.lost(<-released), "unlocked what was lost")
-		check.True(r, other.try(k.open(other, time.Minute)) == nil, "a third got in beside the second")
-	})
 }
