@@ -186,15 +186,6 @@ func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 	check.True(t, woken(first) && !woken(first), "want one more attempt")
 }
 
-// A release before the confirmation has sent no message to this process.
-func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
-	q := &waitQueue{channel: "free"}
-	first := q.join(false)
-	check.False(t, q.subscribed(), "the queue is subscribed before the confirmation")
-	q.onSubscribed("free")
-	check.True(t, q.subscribed() && woken(first), "want the queue subscribed and the first waiter woken")
-}
-
 func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 	for name, c := range map[string]struct{ won, pending, wake bool }{
 		"gave up before its attempt": {won: false, pending: true, wake: true},
@@ -222,19 +213,6 @@ func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
 	if _, w := local.reuseSubscription(n, ""); woken(w) {
 		t.Error("a waiter that joined before its attempt was woken without a message")
 	}
-}
-
-func TestAHandOverWakesTheWaiterWithTheToken(t *testing.T) {
-	const token, gone = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
-	q := &waitQueue{channel: "free"}
-	first, next := q.join(false), q.join(true)
-	q.setToken(next, token)
-	q.onMessage("free:ours", token)
-	check.True(t, !woken(first) && woken(next), "want only the waiter with the token woken")
-	q.onMessage("free:ours", gone)
-	check.True(t, !woken(first) && !woken(next), "a hand-over to a waiter that has left woke another one")
-	q.onMessage("free", "some:key")
-	check.True(t, woken(first) && !woken(next), "want the first waiter woken when the lock is free")
 }
 
 func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {
