@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,34 +15,14 @@ import (
 	"locktop/keyspace"
 )
 
-// nodes holds clients of the nodes of a cluster, by address.
-type nodes struct {
-	t   testing.TB
-	mu  sync.Mutex
-	all map[string]*redis.Client
-}
-
-func (n *nodes) at(addr string) (Client, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all == nil {
-		n.all = make(map[string]*redis.Client)
-	}
-	if n.all[addr] == nil {
-		n.all[addr] = connect(n.t, redis.Options{Addr: addr, MaxRetries: 1})
-	}
-	return n.all[addr], nil
-}
-
-// scanners returns one scanner per node of a cluster. The scanners know of each other.
-func scanners(t testing.TB, c *servertest.Cluster, o ScanOptions) []*Scanner {
+// scanners returns one scanner per node of a cluster, as this user. The scanners know of each other.
+func scanners(t testing.TB, c *servertest.Cluster, user, pass string, o ScanOptions) (all []*Scanner) {
 	t.Helper()
-	clients := &nodes{t: t}
-	o.Cluster = NewCluster(clients.at)
-	var all []*Scanner
+	clients := make(map[string]*redis.Client)
+	o.Cluster = NewCluster(func(addr string) (Client, error) { return clients[addr], nil })
 	for _, addr := range c.Addrs() {
-		rdb, _ := clients.at(addr)
-		all = append(all, NewScanner(rdb, o))
+		clients[addr] = connect(t, redis.Options{Addr: addr, MaxRetries: 1, Username: user, Password: pass})
+		all = append(all, NewScanner(clients[addr], o))
 	}
 	return all
 }
@@ -80,7 +59,7 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 	}
 	o := justTokens()
 	o.RetryTimeout = time.Second
-	all := scanners(t, c, o)
+	all := scanners(t, c, "", "", o)
 	f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
 		var stations []NamedSource
 		for i, s := range all {
@@ -159,20 +138,15 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 		do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
 	}
 	c.HalfMigrationForTest(t, 0, c.Nodes()[1], 2)
-	o := justTokens()
 	for _, addr := range c.Addrs() {
 		do(t, connect(t, redis.Options{Addr: addr}), "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "+@all", "-asking")
 	}
-	clients := map[string]*redis.Client{}
-	for _, addr := range c.Addrs() {
-		clients[addr] = connect(t, redis.Options{Addr: addr, Username: "reader", Password: "c4nary"})
-	}
-	o.Cluster = NewCluster(func(addr string) (Client, error) { return clients[addr], nil })
-	s, err := NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
+	all := scanners(t, c, "reader", "c4nary", justTokens())
+	s, err := all[1].Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
 	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys could not be read while moving") &&
 		strings.Contains(said, "may not run ASKING"), "complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
-	s, err = NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
+	s, err = all[0].Scan(t.Context())
 	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete, "on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
 }
 
@@ -190,7 +164,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	o := justTokens()
 	o.RetryTimeout = 500 * time.Millisecond
 	began := time.Now()
-	s, err := scanners(t, c, o)[0].Scan(t.Context())
+	s, err := scanners(t, c, "", "", o)[0].Scan(t.Context())
 	check.True(t, err != nil && strings.Contains(err.Error(), "CLUSTERDOWN") && !s.Complete && s.Cost.Keys == 1, "%+v, %v", s, err)
 	took := time.Since(began)
 	check.True(t, !testtier.Proving() || took <= 2*time.Second, "it takes %v", took)

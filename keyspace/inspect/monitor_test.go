@@ -16,6 +16,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/servertest"
+	"locktop/keyspace"
 )
 
 func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
@@ -154,15 +155,10 @@ func TestOnlyACommandOfTheHolderIsAProof(t *testing.T) {
 // addrOf returns the address of the connection of a client.
 func addrOf(t *testing.T, c *redis.Client) string {
 	t.Helper()
-	id := c.ClientID(t.Context()).Val()
-	for line := range strings.Lines(c.ClientList(t.Context()).Val()) {
-		if addr, found := strings.CutPrefix(line, fmt.Sprintf("id=%d addr=", id)); found {
-			addr, _, _ = strings.Cut(addr, " ")
-			return addr
-		}
-	}
-	t.Fatal("CLIENT LIST does not show the holder")
-	return ""
+	id, all := c.ClientID(t.Context()).Val(), keyspace.ParseClients(c.ClientList(t.Context()).Val())
+	i := slices.IndexFunc(all, func(one keyspace.Client) bool { return one.ID == id })
+	check.Require(t, i >= 0, "CLIENT LIST does not show the holder")
+	return all[i].Addr
 }
 
 // Contenders and readers are busy, and the holder sends nothing or renews. MONITOR names no

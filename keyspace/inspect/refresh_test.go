@@ -19,17 +19,18 @@ func taken(d keyspace.Differ, until time.Time, later time.Duration) keyspace.Eve
 	return d.Events[0].Kind
 }
 
-// A theft is one change of the key. If two changes were reported, the lock was
-// released in between, whatever the deadlines are.
-func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
+// A theft is one change of the key, and no release was announced. If two changes were
+// reported, the lock was released in between, whatever the deadlines are.
+func TestALockThatWasReportedTwiceOrAsReleasedWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	for _, c := range []struct {
-		reported []string // keys, in two messages
-		want     keyspace.EventKind
+		reported     []string // keys, in two messages
+		reason, want keyspace.EventKind
 	}{
-		{[]string{"a"}, keyspace.Stolen},
-		{[]string{"a", "b"}, keyspace.Stolen},
-		{[]string{"a", "b", "a"}, keyspace.Released},
+		{[]string{"a"}, "", keyspace.Stolen},
+		{[]string{"a"}, keyspace.Released, keyspace.Released},
+		{[]string{"a", "b"}, "", keyspace.Stolen},
+		{[]string{"a", "b", "a"}, "", keyspace.Released},
 	} {
 		var once, kept tracking
 		for _, key := range c.reported {
@@ -37,16 +38,8 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 		}
 		kept.requeue(once.takeChanges()) // as after a failed read
 		repeated := !kept.takeChanges().of["a"].repeated.IsZero()
-		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated}
-		check.Equal(t, taken(d, until, 0), c.want, "reported %q", c.reported)
-	}
-}
-
-func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
-	until := time.UnixMilli(1_763_683_200_123)
-	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
-		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.reason}
-		check.Equal(t, taken(d, until, 0), c.want, "with %q known it is", c.reason)
+		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated, Reason: c.reason}
+		check.Equal(t, taken(d, until, 0), c.want, "reported %q, with %q known it is", c.reported, c.reason)
 	}
 }
 

@@ -172,7 +172,10 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 		early += len(s.Locks)
 	}
 	o.DB = 3
+	before := clock(t, rdb)
 	s := scan(t, rdb, o)
+	after := clock(t, rdb)
+	check.True(t, !s.At.Before(before) && !s.At.After(after), "the snapshot is of %v, between %v and %v of the server", s.At, before, after)
 	check.True(t, slices.Equal(keys(s), want), "found %d locks, want %d in order", len(s.Locks), len(want))
 	check.True(t, s.Complete && s.Cost.Keys == 7300 && s.Cost.Scanned == 7300 && s.Cost.WaitTime > 0,
 		"complete %v at a cost of %+v", s.Complete, s.Cost)
@@ -186,14 +189,6 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	check.True(t, ok && left >= 50*time.Second && left <= 60*time.Second && l.Holders[0].Expires.Equal(l.Expires), "it has %v left", left)
 	check.True(t, s.Server.Version != "" && s.Server.Mode == "standalone" && s.Server.Role == "master" && s.Server.Addr == l.Node,
 		"the server is %+v", s.Server)
-}
-
-func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
-	rdb := realServer(t)
-	before := check.Must(rdb.Time(t.Context()).Result())(t)
-	s := scan(t, rdb, justTokens())
-	after := check.Must(rdb.Time(t.Context()).Result())(t)
-	check.True(t, !s.At.Before(before) && !s.At.After(after), "the snapshot is of %v, between %v and %v", s.At, before, after)
 }
 
 func TestGlobsChooseTheKeys(t *testing.T) {
