@@ -156,7 +156,7 @@ func (a *all) attemptWaitingFor(ctx context.Context, r *request, part *base) (*L
 	case by != part.protocol:
 		return nil, &otherHeld{by, held}
 	case waiting != nil:
-		r.ticket = cmp.Or(r.ticket, r.queue.ticket())
+		r.ticket = cmp.Or(r.ticket, r.queue.registrationNow().ticket)
 	}
 	return lease, err
 }

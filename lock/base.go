@@ -257,7 +257,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		backoff = min(2*backoff, maxBackoff)
 	}
 	if err == nil {
-		queue.wakeAfter(r.capPoll(pollInterval(lease.Token(), queue.untilTurn(b.opts.keyTTL()), queue.subscribed())))
+		queue.wakeAfter(r.capPoll(pollInterval(lease.Token(), queue.registrationNow().untilTurn(b.opts.keyTTL()), queue.subscribed())))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
 	if r.registrar != nil && (err != nil || lease.Token() != r.token) {
@@ -290,7 +290,7 @@ func (b *base) processChannel() string {
 func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *waiter) (_ *Lease, err error) {
 	p, hands := b.protocol.(*scriptProtocol)
 	hands = hands && !p.broadcast && !r.noHandOver
-	if hands && queue != nil && r.token == "" && (r.inOrder || ctx.Value(inTurn{}) != nil || queue.starving()) {
+	if hands && queue != nil && r.token == "" && (r.inOrder || ctx.Value(inTurn{}) != nil || queue.registrationNow().starving()) {
 		if r.token, err = b.client.newProcessToken(b.client.owner, r.inOrder); err != nil {
 			return nil, err
 		}
@@ -334,8 +334,9 @@ func (b *base) pollInterval(r *request, err error, queue *waitQueue, backoff tim
 	case b.processChannel() == "":
 		return pollInterval(held.Token, held.TTL, queue.subscribed())
 	}
-	pause := pollInterval(held.Token, queue.untilTurn(held.TTL), queue.subscribedBoth())
-	if r.inOrder || queue.isNext() {
+	reg := queue.registrationNow()
+	pause := pollInterval(held.Token, reg.untilTurn(held.TTL), queue.subscribedBoth())
+	if r.inOrder || reg.isNext() {
 		pause = min(pause, randomBetween(time.Second, 2*time.Second))
 	}
 	return pause

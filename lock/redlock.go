@@ -65,7 +65,7 @@ func (q *Quorum) Redlock(key string, o Options) (Locker, error) {
 func (r *redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	defer func() {
 		req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
-		if req.queue != nil && !req.queue.isNext() {
+		if req.queue != nil && !req.queue.registrationNow().isNext() {
 			req.pollEvery *= 5
 		}
 	}()

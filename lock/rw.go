@@ -199,7 +199,7 @@ func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	lease, err := rw.tryWrite(ctx, r, rw.writer.client.owner+"~"+processOf(rw.writer.client.id))
 	r.pollEvery = claimTTL / 3
 	if r.queue != nil {
-		r.pollEvery = r.queue.claimPoll()
+		r.pollEvery = r.queue.registrationNow().claimPoll()
 	}
 	return lease, err
 }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -43,6 +44,30 @@ type registration struct {
 	passedOver int             // times that the process was woken and found the lock taken
 	ahead      int64           // number of processes before it; −1 = not known
 	turn       time.Duration   // until a permit of a semaphore is free for the process if no holder releases one; 0 = not known
+}
+
+// starving reports whether the process was woken too often and found the lock taken.
+func (reg registration) starving() bool { return reg.passedOver >= maxPassedOver }
+
+// isNext reports whether the process may be woken by one of the next releases, or is
+// not registered.
+func (reg registration) isNext() bool { return !reg.registered || reg.ahead <= 1 }
+
+// untilTurn returns ttl or, if that is known, the time until the process gets a permit of a
+// semaphore without a release.
+func (reg registration) untilTurn(ttl time.Duration) time.Duration { return cmp.Or(reg.turn, ttl) }
+
+// claimPoll returns the pause after which a waiting writer polls by itself; 0 = it waits
+// for its message.
+func (reg registration) claimPoll() time.Duration {
+	ahead := time.Duration(max(reg.ahead, 0))
+	switch {
+	case !reg.registered:
+		return claimTTL / 3
+	case ahead < claimPolls:
+		return (ahead + 1) * claimTTL / 3
+	}
+	return 0
 }
 
 // A new waiter first asks with SET NX, before it registers, if that paid last time. Where few

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -150,19 +149,11 @@ func (q *waitQueue) readersTicket(began time.Time) int64 {
 	return q.refusedTicket
 }
 
-// claimPoll returns the pause after which a waiting writer polls by itself; 0 = it waits
-// for its message.
-func (q *waitQueue) claimPoll() time.Duration {
+// registrationNow returns what the process knows about its registration.
+func (q *waitQueue) registrationNow() registration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ahead := time.Duration(max(q.registration.ahead, 0))
-	switch {
-	case !q.registration.registered:
-		return claimTTL / 3
-	case ahead < claimPolls:
-		return (ahead + 1) * claimTTL / 3
-	}
-	return 0
+	return q.registration
 }
 
 // onWoken wakes the first waiter, because a release has woken this process. Without a
@@ -195,20 +186,6 @@ func (q *waitQueue) unregister() {
 	reg.protocol.giveUp(reg.protocol.core.process)
 }
 
-// starving reports whether the process was woken too often and found the lock taken.
-func (q *waitQueue) starving() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.registration.passedOver >= maxPassedOver
-}
-
-// ticket returns the ticket of the registration; 0 = none.
-func (q *waitQueue) ticket() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.registration.ticket
-}
-
 // inheritTicket sets the ticket of a registration that has none.
 func (q *waitQueue) inheritTicket(ticket int64) {
 	q.mu.Lock()
@@ -216,22 +193,6 @@ func (q *waitQueue) inheritTicket(ticket int64) {
 	if q.registration.ticket == 0 {
 		q.registration.ticket = ticket
 	}
-}
-
-// isNext reports whether the process may be woken by one of the next releases, or is
-// not registered.
-func (q *waitQueue) isNext() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !q.registration.registered || q.registration.ahead <= 1
-}
-
-// untilTurn returns ttl or, if that is known, the time until the process gets a permit of a
-// semaphore without a release.
-func (q *waitQueue) untilTurn(ttl time.Duration) time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return cmp.Or(q.registration.turn, ttl)
 }
 
 // asksBySet reports whether a new waiter asks with SET NX before it registers.
