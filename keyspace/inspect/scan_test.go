@@ -577,9 +577,7 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 	other := connect(t, redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, ReadTimeout: time.Minute})
 	over := make(chan error, 1)
 	go func() { over <- other.Eval(context.Background(), "while true do end", nil).Err() }()
-	for deadline := time.Now().Add(10 * time.Second); !redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY"); {
-		check.Require(t, !time.Now().After(deadline), "the server does not get busy")
-	}
+	waitFor(t, func() bool { return redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY") })
 	return func() {
 		check.ErrorIs(t, rdb.ScriptKill(context.Background()).Err(), nil)
 		<-over
