@@ -294,35 +294,28 @@ func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
 	}
 }
 
-// The goroutines of one identity wait for a mutex, or of several for a fair lock.
-func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
-	for _, kind := range []string{"mutex", "fair"} {
-		sub(t, kind, inBubble, func(r *rig) {
-			c := r.client(lock.Config{})
-			lease := r.lock(kinds[kind](c, "orders", lock.Options{}))
-			var order serviceOrder
-			var all sync.WaitGroup
-			for i := range 8 {
-				who := c
-				if kind == "fair" {
-					who = c.As(fmt.Sprint(i))
-				}
-				all.Go(func() {
-					l := r.lock(kinds[kind](who, "orders", lock.Options{}))
-					order.add(fmt.Sprint(i))
-					r.must(l.Unlock(ctx))
-				})
-				time.Sleep(time.Second)
-			}
-			time.Sleep(3 * time.Minute)
-			check.True(r, kind != "fair" || r.rdb.ZCard(ctx, waitersKey).Val() == 8, "a waiter has left the queue")
-			began := time.Now()
-			r.must(lease.Unlock(ctx))
-			all.Wait()
-			check.Equal(r, order.String(), upTo(8), "served in the order")
-			check.AtMost(r, time.Since(began), 0, "it took")
-		})
-	}
+// They wait for minutes.
+func TestTheGoroutinesOfAnIdentityAreServedInOrder(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease := r.lock(c.Mutex("orders", lock.Options{}))
+		var order serviceOrder
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				l := r.lock(c.Mutex("orders", lock.Options{}))
+				order.add(fmt.Sprint(i))
+				r.must(l.Unlock(ctx))
+			})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Minute)
+		began := time.Now()
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		check.Equal(r, order.String(), upTo(8), "served in the order")
+		check.AtMost(r, time.Since(began), 0, "it took")
+	})
 }
 
 // waitFair starts n goroutines that wait for a fair lock and release it. The channel
