@@ -45,9 +45,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
 		// The caller's context ends: the lock is released anyway.
-		going, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		err = lock.Do(going, m, func(ctx context.Context) error {
+		err = lock.Do(r.soon(10*time.Second), m, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -274,9 +272,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		c := r.client(lock.Config{Observe: d.write})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
 		lease := r.lock(m)
-		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		defer cancel()
-		_, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short)
+		err := within(100*time.Millisecond, c.As("other").Mutex("orders", lock.Options{}).Lock)
 		check.Require(r, err != nil, "two hold it")
 		if s := c.Stats(); s.Leases != 1 || s.Waiting != 0 || s.Events[lock.Acquired] != 1 || s.Events[lock.Contended] != 1 || s.Events[lock.GaveUp] != 1 {
 			r.Errorf("%+v", s)

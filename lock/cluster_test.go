@@ -229,9 +229,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	err = m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept::fence"}).Err()
 	check.Require(t, redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK "), "the staging is wrong: %v", err)
 	waiting := lockAsync(ctx, c.Reentrant("{o}left", often)) // one of its keys is on each node
-	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
-	defer cancel()
-	check.ErrorIs(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
+	check.ErrorIs(t, within(30*time.Millisecond, c.Mutex("{o}kept", often).Lock), context.DeadlineExceeded)
 	r.renewed(&d, 4)
 	m.finish() // MOVED
 	check.Equal(t, fenceOf(r.won(waiting)), 2, "fence")

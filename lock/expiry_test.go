@@ -41,9 +41,7 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 				check.AtLeast(r, time.Until(lease.Deadline()), 24*time.Second, "%s: left of 25 s after another entry", lease.Key())
 				r.must(entry.Unlock(ctx))
 				r.link.FreezeReplies()
-				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				_, _ = l.TryLock(short)
-				cancel()
+				_ = within(100*time.Millisecond, l.TryLock)
 			}
 			r.link.FreezeReplies()
 			for range 400 { // beyond the next renewal
@@ -98,9 +96,7 @@ func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 				ttl = time.Second
 			}
 			breakNetwork()
-			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			check.Require(r, lease.Extend(short, ttl) != nil, "the reply did not get lost")
-			cancel()
+			check.Require(r, lease.Extend(r.soon(100*time.Millisecond), ttl) != nil, "the reply did not get lost")
 			r.link.Refuse(errors.New("connection refused"))
 			r.link.Cut()
 			r.link.Thaw()
@@ -242,8 +238,7 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 		was = ttl
 		return renewed
 	})
-	short, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
+	short := r.soon(10 * time.Second)
 	began := time.Now()
 	check.ErrorIs(r, l.Extend(short, 2*time.Second), nil)
 	for time.Since(began) < 1500*time.Millisecond {
@@ -305,9 +300,7 @@ func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 		var all sync.WaitGroup
 		for _, lease := range leases {
 			all.Go(func() {
-				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				defer cancel()
-				_ = lease.Unlock(short)
+				_ = lease.Unlock(r.soon(100 * time.Millisecond))
 			})
 		}
 		all.Wait()

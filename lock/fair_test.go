@@ -519,9 +519,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 			var all sync.WaitGroup
 			for _, c := range clients {
 				all.Go(func() {
-					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-					defer cancel()
-					check.ErrorIs(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
+					check.ErrorIs(r, within(200*time.Millisecond, c.Fair("orders", lock.Options{}).Lock), lock.ErrHeld)
 				})
 			}
 			all.Wait()

@@ -246,9 +246,7 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
 		lease := r.lock(owner)
 		r.link.FreezeReplies()
-		long, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		entry := lockAsync(long, owner)
+		entry := lockAsync(r.soon(2*time.Second), owner)
 		time.Sleep(time.Millisecond) // in progress
 		short := r.soon(time.Second)
 		check.ErrorIs(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
