@@ -91,7 +91,9 @@ func (r *reader) countSubscribers(ctx context.Context, group *errgroup.Group, al
 	conn.cost, conn.answeredBy, conn.aboard = keyspace.Cost{}, make(map[redis.Cmder]string), nil
 	count := func(p redis.Pipeliner, c *listened) *redis.MapStringIntCmd { return p.PubSubNumSub(ctx, c.channels...) }
 	group.Go(func() error {
-		return inBatches(ctx, &conn, "count subscribers", some, count, func(c *listened, counts *redis.MapStringIntCmd) { c.counts = counts.Val() })
+		return inBatches(ctx, &conn, "count subscribers", some, count, func(c *listened, counts *redis.MapStringIntCmd) {
+			c.counts = counts.Val()
+		})
 	})
 	return func() {
 		r.conn.cost.Add(conn.cost)

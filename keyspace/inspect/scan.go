@@ -299,7 +299,8 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 func (r *reader) standIn(ctx context.Context, lock string) (candidate, error) {
 	found := candidate{name: lock, typ: "none"}
 	ask := func(p redis.Pipeliner, c candidate) *redis.StatusCmd { return p.Type(ctx, c.name) }
-	err := inBatches(ctx, &r.conn, fmt.Sprintf("read %q", lock), standIns(r.conn.scanner.opts.Formats, lock), ask, func(c candidate, typ *redis.StatusCmd) {
+	all := standIns(r.conn.scanner.opts.Formats, lock)
+	err := inBatches(ctx, &r.conn, fmt.Sprintf("read %q", lock), all, ask, func(c candidate, typ *redis.StatusCmd) {
 		switch {
 		case found.typ != "none": // the first one counts
 		case typ.Val() == c.typ:
