@@ -309,7 +309,10 @@ func (r *reader) standIn(ctx context.Context, lock string) (candidate, error) {
 			r.unread[c.name] = hiddenKey
 		}
 	})
-	return found, err
+	if err != nil {
+		return candidate{}, err
+	}
+	return found, nil
 }
 
 // standIns lists the keys that may stand in for a lock.
