@@ -23,15 +23,15 @@ type room struct {
 
 // rooms are the packages that the program links.
 var rooms = map[string]room{
-	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_715, ""},
+	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_702, ""},
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_874, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_792, ""},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_703, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_121, ""},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_622, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_490, ""},
 	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_820, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_785, "13,050 when all views read the ledger of holds"},
-	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_329, ""},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_525, "13,050 when all views read the ledger of holds"},
+	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_268, ""},
 }
 
 // testOnly are the packages that only tests import: they count as tests.
@@ -42,8 +42,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 79_548
-	testLines    = 57_054
+	programLines = 79_125
+	testLines    = 56_379
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
