@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -202,6 +205,41 @@ func TestOnlyTheSecretPartsOfTokensAreHidden(t *testing.T) {
 		got := r.hash(token)
 		hidden := regexp.MustCompile(`redacted-[0-9a-f]{12}`).ReplaceAllString(got, "*")
 		check.True(t, hidden == want && got == r.hash(token), "%s is recorded as %s", token, got)
+	}
+}
+
+// A field of a lock that is new is no secret only if it is named here.
+func TestOnlyNamesStayInARedactedLock(t *testing.T) {
+	names := []string{"Key", "Format", "Kind", "Node", "Label", "Mode", "Addr", "Why"}
+	var l keyspace.Lock
+	n := 0
+	check.Fill(reflect.ValueOf(&l).Elem(), &n)
+	texts := make(map[string]string) // names of fields by text
+	var secrets func(name string, v reflect.Value)
+	secrets = func(name string, v reflect.Value) {
+		switch {
+		case v.Kind() == reflect.String && v.CanSet():
+			text := fmt.Sprintf("s3cret%04d0a1b2c3d4e5f60718", len(texts))
+			texts[text] = name
+			v.SetString(text)
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				secrets(v.Type().Field(i).Name, v.Field(i))
+			}
+		case v.Kind() == reflect.Slice:
+			for i := range v.Len() {
+				secrets(name, v.Index(i))
+			}
+		}
+	}
+	secrets("", reflect.ValueOf(&l).Elem())
+	var file bytes.Buffer
+	w := NewWriter(&file, true)
+	check.NoError(t, w.Add(keyspace.Snapshot{At: time.Unix(1_700_000_000, 0), Locks: []*keyspace.Lock{&l}}))
+	check.NoError(t, w.Close())
+	recorded := string(unzip(t, file.Bytes()))
+	for text, name := range texts {
+		check.True(t, strings.Contains(recorded, text) == slices.Contains(names, name), "%s, as %s, in %s", name, text, recorded)
 	}
 }
 

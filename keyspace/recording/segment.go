@@ -357,7 +357,7 @@ func mapLock(l keyspace.Lock, name, token func(string) string) keyspace.Lock {
 		l.Waiters[i].ID = token(l.Waiters[i].ID)
 	}
 	for i := range l.Votes {
-		l.Votes[i].Token = token(l.Votes[i].Token)
+		l.Votes[i].Token, l.Votes[i].Was = token(l.Votes[i].Token), token(l.Votes[i].Was)
 	}
 	for i := range l.Evidence {
 		l.Evidence[i] = name(l.Evidence[i])
