@@ -109,7 +109,8 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 
 			w.signal(os.Interrupt)
 			w.exits(exitInterrupted)
-			check.True(t, w.errs.String() == "", "on stderr: %s", w.errs)
+			slow := compiled(`(?m)^locktop: a round trip to the server takes .*\n`) // on a busy machine
+			check.Equal(t, slow.ReplaceAllString(w.errs.String(), ""), "", "on stderr")
 		})
 	}
 }

@@ -379,7 +379,7 @@ func TestTheBrokenLocksAreFlagged(t *testing.T) {
 	}
 }
 
-// flagged runs a lock until the oracle or the proof reports a violation, and
+// runUntilFlagged runs a lock until the oracle or the proof reports a violation, and
 // returns how it was found. The parts of the run are short enough to be proved.
 func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, string) {
 	t.Helper()

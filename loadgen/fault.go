@@ -454,7 +454,7 @@ func (f *fleet) applyServerFault(fault Fault) {
 		err = f.servers.Failover(ctx)
 	case ScriptFlush:
 		for _, rdb := range f.janitor.servers {
-			err = rdb.ScriptFlush(ctx).Err()
+			err = errors.Join(err, rdb.ScriptFlush(ctx).Err())
 		}
 	}
 	f.setError(fault, err)

@@ -202,7 +202,7 @@ func bindings() []binding {
 		{[]stroke{{nextScene, "n"}, {previousScene, "b"}}, onLoad, "n b", "scene", "the next scene, the one before"},
 		{[]stroke{{stepDown, "left"}, {stepUp, "right"}}, onLoad, "← →", "change", "change the selected field, step by step"},
 		{[]stroke{{fieldUp, "k up"}, {fieldDown, "j down"}}, onLoad, "k j ↑ ↓", "", "another field of the form"},
-		{[]stroke{{longer, "]"}, {shorter, "["}}, onLoad, "[ ]", "", "shorter holds, longer holds"},
+		{[]stroke{{shorter, "["}, {longer, "]"}}, onLoad, "[ ]", "", "shorter holds, longer holds"},
 		{[]stroke{{writeScenario, "w"}}, onLoad, "w", "", "write the scenario as it is now to a file, for locktop load FILE"},
 		{[]stroke{{choosePrevious, "h"}, {chooseNext, "l"}}, onLoad, "h l", "", "the client, or the agent, that the next fault hits: another one, or any"},
 

@@ -183,7 +183,6 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	})
 }
 
-// snapshotOf returns a snapshot of n locks.
 func manyLocks(n int) (locks []keyspace.Lock) {
 	for i := range n {
 		l := mutex(fmt.Sprintf("lock:orders:%08d", i), fmt.Sprintf("worker-%d", i%97), time.Duration(i%60+1)*time.Second)
@@ -195,6 +194,7 @@ func manyLocks(n int) (locks []keyspace.Lock) {
 	return locks
 }
 
+// snapshotOf returns a snapshot of n locks.
 func snapshotOf(n int) keyspace.Snapshot {
 	snap := keyspace.Snapshot{At: midnight, Complete: true}
 	for _, l := range manyLocks(n) {

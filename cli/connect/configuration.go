@@ -85,7 +85,10 @@ const maxConfiguration = 1 << 20
 // with the line number in the file. It quotes nothing of the file except keys, because a value
 // may be a password.
 func ParseConfiguration(path string, r io.Reader) (*Configuration, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, maxConfiguration))
+	raw, err := io.ReadAll(io.LimitReader(r, maxConfiguration+1))
+	if err == nil && len(raw) > maxConfiguration {
+		err = fmt.Errorf("%s has more than 1 MiB", path)
+	}
 	if err != nil {
 		return nil, usagef("", "read the configuration: %w", err)
 	}

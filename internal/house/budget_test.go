@@ -27,10 +27,10 @@ var rooms = map[string]room{
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_874, "7,300 when all views read the ledger of holds"},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_703, ""},
 	"formats":   {[]string{"keyspace/formats"}, 5_121, ""},
-	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_622, "3,500 without an index"},
+	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_626, "3,500 without an index"},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_490, ""},
 	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_820, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_525, "13,050 when all views read the ledger of holds"},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_528, "13,050 when all views read the ledger of holds"},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_268, ""},
 }
 
@@ -42,8 +42,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 79_125
-	testLines    = 56_379
+	programLines = 79_132
+	testLines    = 56_418
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.

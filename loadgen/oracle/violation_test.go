@@ -25,7 +25,7 @@ func (th *oracleTest) at(ms int) time.Time {
 	return th.clock.now
 }
 
-// enters lets a client acquire the lock at a time, with a lease until a deadline.
+// enter lets a client acquire the lock at a time, with a lease until a deadline.
 func (th *oracleTest) enter(h Hold, at, deadline int) *Hold {
 	now := th.at(at)
 	h.Lease = leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}

@@ -60,7 +60,11 @@ func load(path string) (*config, error) {
 		return nil, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, 1<<20)) // the largest configuration
+	const most = 1 << 20 // bytes
+	raw, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(raw) > most {
+		err = fmt.Errorf("%s has more than 1 MiB", path)
+	}
 	if err != nil {
 		return nil, err
 	}
