@@ -22,7 +22,7 @@ import (
 //go:embed samples
 var samplesFile string
 
-// Samples returns the samples of the format with a name.
+// Samples returns the samples of the format with a name, which the caller must not change.
 func Samples(format string) []keyspace.Sample { return samples()[format] }
 
 var samples = sync.OnceValue(func() map[string][]keyspace.Sample {
