@@ -16,6 +16,7 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
+	"locktop/loadgen"
 )
 
 // loaded starts a load with numbered holders in a process of its own, and returns when a lock has been held five times.
@@ -72,10 +73,14 @@ func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
 	}
-	r := newAgentRig(t, 2, nil)
-	l := r.running("--agents", "2", "--prefix", "p:", "--duration", "30s")
-	wantOnlyLocksOfTheLoad(t, r.target.Addr(), "p:")
-	wantOnlyLocksOfTheLoad(t, r.control.Addr(), "none")
+	target, control := servertest.RedisForTest(t).Addr(), servertest.RedisForTest(t).Addr()
+	for range 2 {
+		spawn(t, "agent", "--control", "redis://"+control)
+	}
+	l := spawn(t, "load", "-u", "redis://"+target, "--control", "redis://"+control, "--agents", "2", "--prefix", "p:", "--duration", "30s")
+	l.says("p99") // progress
+	wantOnlyLocksOfTheLoad(t, target, "p:")
+	wantOnlyLocksOfTheLoad(t, control, "none")
 	l.signal(os.Interrupt)
 	l.exits(exitInterrupted)
 }
@@ -240,6 +245,21 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	most := 1000 * report.Figures["wait.max"]
 	check.True(t, most >= 1400 && most <= 2500 && report.Faults[0].Struck == 1, "the longest wait is %g ms, %+v", most, report.Faults)
 	check.True(t, report.Seconds[2].Acquired != 0, "nothing was acquired afterwards")
+}
+
+// loadReport is what the tests read of a report.
+type loadReport struct {
+	Faults []struct {
+		Struck int `json:"struck_count"`
+	}
+	Figures loadgen.Figures
+	Seconds []struct {
+		Acquired int64 `json:"acquired_count"`
+	}
+	Verdict struct {
+		Safe bool
+		Text string
+	}
 }
 
 // reportOf runs a load and reads its report.

@@ -21,17 +21,6 @@ func stopGroup(t *testing.T, p *os.Process) {
 	check.NoError(t, syscall.Kill(-p.Pid, syscall.SIGSTOP))
 }
 
-// stopProcess stops a process until continueProcess.
-func stopProcess(t *testing.T, p *os.Process) {
-	t.Helper()
-	check.NoError(t, p.Signal(syscall.SIGSTOP))
-}
-
-func continueProcess(t *testing.T, p *os.Process) {
-	t.Helper()
-	check.NoError(t, p.Signal(syscall.SIGCONT))
-}
-
 // The load on the screen ends with its terminal, and its keys are deleted, also one without a TTL.
 func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	long(t, "it runs the program in a terminal, and a load")

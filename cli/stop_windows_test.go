@@ -6,7 +6,3 @@ import (
 )
 
 func stopGroup(t *testing.T, _ *os.Process) { t.Skip("Windows cannot stop a process") }
-
-func stopProcess(t *testing.T, _ *os.Process) { t.Skip("Windows cannot stop a process") }
-
-func continueProcess(*testing.T, *os.Process) {}

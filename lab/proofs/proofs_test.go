@@ -13,6 +13,27 @@ func TestMain(m *testing.M) { labtest.Main(m, 8) }
 
 // loadReport is what the tests read of the report of a load.
 type loadReport struct {
-	Figures   loadgen.Figures
 	LastError string `json:"last_error"`
+	Figures   loadgen.Figures
+	Agents    []struct {
+		Number  int
+		Name    string
+		Clock   float64 `json:"clock_behind_ms"`
+		Lost    bool    `json:"unreachable"`
+		Figures loadgen.Figures
+	}
+	Witness struct {
+		Overlaps int64 `json:"overlap_count"`
+		Excused  int64 `json:"excused_count"`
+		Unseen   int64 `json:"unseen_count"`
+		Examples []struct {
+			Client string
+			Others []string `json:"other_clients"`
+		}
+	}
+	Seconds []struct{}
+	Verdict struct {
+		Safe bool
+		Gaps []string
+	}
 }

@@ -137,6 +137,12 @@ func (p *Program) Signal(signal os.Signal) {
 	check.NoError(p.t, p.Process.Signal(signal))
 }
 
+// Says waits until the process has written a text to stderr.
+func (p *Program) Says(text string) {
+	p.t.Helper()
+	Within(p.t, LongestWait, func() bool { return strings.Contains(p.Errors.String(), text) })
+}
+
 // Exits waits for the end of the process, with an exit code.
 func (p *Program) Exits(code int) {
 	p.t.Helper()
