@@ -24,12 +24,6 @@ import (
 	"locktop/lab/internal/labtest"
 )
 
-// The exit codes of a command that failed, and of a run that is inconclusive.
-const (
-	failure      = 1
-	inconclusive = 99
-)
-
 // agentProcesses is agents in processes of their own, with a control server and a target.
 type agentProcesses struct {
 	t               *testing.T
@@ -136,7 +130,7 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	check.NoError(t, r.control.Freeze())
 	time.Sleep(3 * time.Second) // the length of the pause
 	check.NoError(t, r.control.Continue())
-	l.Exits(inconclusive) // the witness did not answer
+	l.Exits(exitThreshold) // the witness did not answer
 	report := agentsReport(t, l)
 	report.wantEvents(t, inDir(dir, 0), inDir(dir, 1))
 	gaps := report.gapsButUnanswered()
@@ -158,7 +152,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	check.NoError(t, r.control.Freeze())
 	frozen := time.Now()
 	for _, a := range r.agents {
-		a.Exits(failure)
+		a.Exits(exitFailure)
 		took := time.Since(frozen)
 		check.True(t, took >= 9*time.Second && (!testtier.Proving() || took <= 20*time.Second), "it stopped after %s", took)
 		text := a.Errors.String()
@@ -167,7 +161,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	r.wantNoLocks()
 	time.Sleep(time.Until(frozen.Add(15 * time.Second))) // the length of the pause
 	check.NoError(t, r.control.Continue())
-	l.Exits(inconclusive)
+	l.Exits(exitThreshold)
 	report := agentsReport(t, l)
 	gaps := fmt.Sprint(report.Verdict.Gaps)
 	check.True(t, strings.Contains(gaps, "The control server has not answered for 10 s") || strings.Contains(gaps, "was lost at"), "%v", gaps)
@@ -199,7 +193,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 	for range 2 {
 		l := r.running("--agents", "2", "--clients", "20", "--kind", "fair", "--fence", "true", "--duration", "10m")
 		l.Signal(os.Interrupt)
-		l.Exits(interrupted)
+		l.Exits(exitInterrupted)
 		for _, part := range []string{"arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps"} {
 			check.Contains(t, l.Out.String(), part)
 		}
@@ -214,8 +208,8 @@ func TestAnInterruptedAgentIsNamed(t *testing.T) {
 	r := newAgentProcesses(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "2", "--duration", "5s", "--json")
 	r.agents[0].Signal(os.Interrupt)
-	r.agents[0].Exits(interrupted)
-	l.Exits(inconclusive)
+	r.agents[0].Exits(exitInterrupted)
+	l.Exits(exitThreshold)
 	report := agentsReport(t, l)
 	want := fmt.Sprintf(":%d) stopped at 00:0", r.agents[0].Process.Pid)
 	gaps := report.gapsButUnanswered()
@@ -237,7 +231,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	check.True(t, !testtier.Proving() || took <= 4*time.Second, "the agent was named after %s", took)
 	r.agents[0].Signal(syscall.SIGCONT)
 	r.agents[0].Says("goes on without it")
-	l.Exits(inconclusive)
+	l.Exits(exitThreshold)
 	report := agentsReport(t, l)
 	gaps := report.gapsButUnanswered()
 	check.True(t, report.Verdict.Safe && len(gaps) == 1, "%+v", report.Verdict)
@@ -259,7 +253,7 @@ func TestTooFewAgents(t *testing.T) {
 	t.Parallel()
 	r := newAgentProcesses(t, 1, nil)
 	l := r.load("--agents", "3", "--agent-wait", "2s", "--duration", "10m")
-	l.Exits(failure)
+	l.Exits(exitFailure)
 	if text := l.Errors.String(); !strings.Contains(text, "locktop: 1 of 3 agents came within 2 s: start locktop agent --control with this control server on more machines\n") {
 		t.Errorf("it says %q", text)
 	}

@@ -130,9 +130,6 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 		"%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
 }
 
-// interrupted is the exit code of a run that an interrupt ended.
-const interrupted = 130
-
 // loadUntil runs a load in the background, and returns a function that ends it and returns its events.
 func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
 	t.Helper()
@@ -140,7 +137,7 @@ func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEven
 	load := labtest.Start(t, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file, "--threshold", "outage.longest < 1m"}, args...)...)
 	return func() []loadEvent {
 		load.Signal(os.Interrupt)
-		load.Exits(interrupted)
+		load.Exits(exitInterrupted)
 		all := labtest.DecodedLines[loadEvent](t, string(check.Must(os.ReadFile(file))(t)))
 		slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
 		return all

@@ -11,6 +11,15 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m, 8) }
 
+// The exit codes of locktop, as in package cli.
+const (
+	exitFailure     = 1
+	exitFindings    = 3
+	exitNoConnect   = 6
+	exitThreshold   = 99
+	exitInterrupted = 130
+)
+
 // loadReport is what the tests read of the report of a load.
 type loadReport struct {
 	LastError string `json:"last_error"`

@@ -263,7 +263,7 @@ func record(t *testing.T, flags ...string) *recorder {
 func (r *recorder) stop() {
 	time.Sleep(1500 * time.Millisecond) // the last frame
 	r.Signal(os.Interrupt)
-	r.Exits(130)
+	r.Exits(exitInterrupted)
 }
 
 // tolerance is how far a story may be from the truth: frames are a second apart.

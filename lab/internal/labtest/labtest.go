@@ -143,15 +143,21 @@ func (p *Program) Says(text string) {
 	Within(p.t, LongestWait, func() bool { return strings.Contains(p.Errors.String(), text) })
 }
 
-// Exits waits for the end of the process, with an exit code.
-func (p *Program) Exits(code int) {
+// Ended waits for the end of the process, and returns its exit code.
+func (p *Program) Ended() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(LongestWait):
 		p.t.Fatalf("%q does not end", p.Args)
 	}
-	check.Equal(p.t, p.ProcessState.ExitCode(), code, "the exit code of %q", p.Args)
+	return p.ProcessState.ExitCode()
+}
+
+// Exits waits for the end of the process, with an exit code.
+func (p *Program) Exits(code int) {
+	p.t.Helper()
+	check.Equal(p.t, p.Ended(), code, "the exit code of %q", p.Args)
 }
 
 // Client returns a client of a server until the end of the test.
