@@ -16,22 +16,11 @@ import (
 	"locktop/keyspace/release"
 )
 
-// refusing makes a client return an error for each command, which no server gets.
-type refusing struct{ says error }
-
-func (r refusing) DialHook(redis.DialHook) redis.DialHook { return nil }
-func (r refusing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return nil
-}
-func (r refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(context.Context, redis.Cmder) error { return r.says }
-}
-
 // refused force-releases a lock of a server that answers with an error.
 func refused(t *testing.T, holder keyspace.Holder, says error) (keyspace.AuditRecord, error) {
 	rdb := server.NewClient("a:1", server.ClientOptions{})
 	defer rdb.Close()
-	rdb.AddHook(refusing{says})
+	rdb.AddHook(servertest.Commands(func(context.Context, redis.Cmder, redis.ProcessHook) error { return says })) // no server gets one
 	nodes := map[string]inspect.Client{"a:1": rdb}
 	seen := keyspace.Lock{Key: "lock:a", Node: "a:1", Format: "set-nx", Kind: keyspace.Mutex, Holders: []keyspace.Holder{holder}}
 	return release.NewExecutor(always(nodes), everyFormat, &memoryLog{}).Act(t.Context(), keyspace.ForceRelease, seen, 0)

@@ -3,7 +3,6 @@ package classic_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/servertest"
 	"locktop/lock/classic"
 )
 
@@ -143,7 +143,12 @@ type tape struct {
 func (r *rig) record() *tape {
 	r.must(r.rdb.Ping(ctx).Err()) // the handshake has ended
 	t := &tape{}
-	r.rdb.AddHook(t)
+	r.rdb.AddHook(servertest.Commands(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		t.mu.Lock()
+		t.names = append(t.names, cmd.Name())
+		t.mu.Unlock()
+		return next(ctx, cmd)
+	}))
 	return t
 }
 
@@ -151,23 +156,6 @@ func (t *tape) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.Join(t.names, " ")
-}
-
-func (t *tape) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (t *tape) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		t.mu.Lock()
-		t.names = append(t.names, cmd.Name())
-		t.mu.Unlock()
-		return next(ctx, cmd)
-	}
-}
-
-func (t *tape) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // [TestWhoIsLateDeletesTheNextOwnersLock] has the case without the pause.
