@@ -165,12 +165,12 @@ func (s *docSite) users(addr string) {
 func (s *docSite) secured() string {
 	s.t.Helper()
 	if s.servers["secured"] == "" {
-		ca := newAuthority(s.t)
-		cert, key := ca.issue(s.t, "server", leaf())
-		plain, port := secured(s.t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file, "--tls-auth-clients", "no")
+		ca := check.NewAuthority(s.t)
+		cert, key := ca.Issue(s.t, "server", leaf())
+		plain, port := secured(s.t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File, "--tls-auth-clients", "no")
 		s.servers["secured"] = plain.Addr()
 		s.users(plain.Addr())
-		s.servers["TLS"] = "127.0.0.1:" + port + " --cacert " + ca.file + " --sni redis.test"
+		s.servers["TLS"] = "127.0.0.1:" + port + " --cacert " + ca.File + " --sni redis.test"
 	}
 	return s.servers["TLS"]
 }

@@ -191,13 +191,13 @@ func TestTheProbesOfTheManifestPass(t *testing.T) {
 	redis := servertest.RedisForTest(t)
 	user, _, _ := strings.Cut(strings.TrimPrefix(flags["-u"], "redis://"), "@")
 	aUser(t, redis.Addr(), user, "on", ">CHANGE-ME", "~*", "&*", "+@all")
-	ca := newAuthority(t)
-	cert, key := ca.issue(t, "server", leaf())
+	ca := check.NewAuthority(t)
+	cert, key := ca.Issue(t, "server", leaf())
 	dir := t.TempDir()
 	password, config := filepath.Join(dir, "password"), filepath.Join(dir, "web.yml")
 	write(t, password, "CHANGE-ME")
 	write(t, config, fmt.Sprintf("tls_server_config: {cert_file: %q, key_file: %q, client_auth_type: RequireAndVerifyClientCert, client_ca_file: %q}\n"+
-		"basic_auth_users: {prometheus: $2y$10$0000000000000000000000000000000000000000000000000000u}\n", cert, key, ca.file))
+		"basic_auth_users: {prometheus: $2y$10$0000000000000000000000000000000000000000000000000000u}\n", cert, key, ca.File))
 	for _, further := range [][]string{nil, {"--web.config.file", config}} {
 		args := slices.Clone(further)
 		for name, value := range flags {

@@ -2,13 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -25,44 +20,6 @@ import (
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
 )
-
-// authority signs certificates for a test. Its files are PEM.
-type authority struct {
-	dir, file string
-	cert      *x509.Certificate
-	key       *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert, a.key = template, nil
-	a.file, _ = a.issue(t, "ca", template)
-	return a
-}
-
-// issue writes a certificate and its key, signed by a. The first certificate that a issues is its own.
-func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
-	t.Helper()
-	private := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	if a.key == nil {
-		a.key = private
-	}
-	der := check.Must(x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key))(t)
-	pkcs8 := check.Must(x509.MarshalPKCS8PrivateKey(private))(t)
-	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", pkcs8)
-}
-
-func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
-	t.Helper()
-	path := filepath.Join(a.dir, name)
-	check.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
-}
 
 // leaf returns a certificate template for clients and for a server named redis.test.
 func leaf() *x509.Certificate {
@@ -89,20 +46,20 @@ func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
 
 func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue(t, "server", leaf())
-	clientCert, clientKey := ca.issue(t, "client", leaf())
-	strayCert, strayKey := newAuthority(t).issue(t, "stray", leaf())
+	ca := check.NewAuthority(t)
+	cert, key := ca.Issue(t, "server", leaf())
+	clientCert, clientKey := ca.Issue(t, "client", leaf())
+	strayCert, strayKey := check.NewAuthority(t).Issue(t, "stray", leaf())
 	old := leaf()
 	old.NotBefore, old.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
-	oldCert, oldKey := ca.issue(t, "expired", old)
-	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
-	_, oldPort := secured(t, "--tls-cert-file", oldCert, "--tls-key-file", oldKey, "--tls-ca-cert-file", ca.file)
-	_, openPort := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file, "--tls-auth-clients", "no")
+	oldCert, oldKey := ca.Issue(t, "expired", old)
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File)
+	_, oldPort := secured(t, "--tls-cert-file", oldCert, "--tls-key-file", oldKey, "--tls-ca-cert-file", ca.File)
+	_, openPort := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File, "--tls-auth-clients", "no")
 	address, expired, open := "rediss://127.0.0.1:"+port, "rediss://127.0.0.1:"+oldPort, "rediss://127.0.0.1:"+openPort
 
 	client := []string{"--cert", clientCert, "--key", clientKey}
-	trusted := append([]string{"--cacert", ca.file}, client...)
+	trusted := append([]string{"--cacert", ca.File}, client...)
 	tests := map[string]struct {
 		args []string
 		code int
@@ -114,17 +71,17 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 		"another name":                                  {append([]string{"-u", address, "--sni", "other.test"}, trusted...), exitNoConnect, "certificate"},
 		"no name":                                       {append([]string{"-u", address}, trusted...), exitNoConnect, "certificate"},
 		"an authority not trusted":                      {append([]string{"-u", address, "--sni", "redis.test"}, client...), exitNoConnect, "certificate"},
-		"no client certificate":                         {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file}, exitNoConnect, "connect"},
+		"no client certificate":                         {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.File}, exitNoConnect, "connect"},
 		"no TLS at all":                                 {[]string{"-p", port}, exitNoConnect, "try --tls"},
 		"TLS to a plain port":                           {append([]string{"-u", "rediss://" + plain.Addr(), "--sni", "redis.test", "--timeout", "300ms"}, trusted...), exitNoConnect, "connect"},
 		"a certificate that has expired":                {append([]string{"-u", expired, "--sni", "redis.test"}, trusted...), exitNoConnect, "expired"},
-		"an authority alone, where that is enough":      {[]string{"-u", open, "--sni", "redis.test", "--cacert", ca.file}, exitFine, ""},
-		"another's client certificate":                  {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file, "--cert", strayCert, "--key", strayKey}, exitNoConnect, "connect"},
+		"an authority alone, where that is enough":      {[]string{"-u", open, "--sni", "redis.test", "--cacert", ca.File}, exitFine, ""},
+		"another's client certificate":                  {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.File, "--cert", strayCert, "--key", strayKey}, exitNoConnect, "connect"},
 		"a certificate without TLS":                     {append([]string{"-u", "redis://" + plain.Addr()}, client...), exitUsage, "without TLS"},
 		"--insecure without TLS":                        {[]string{"-u", "redis://" + plain.Addr(), "--insecure"}, exitUsage, "without TLS"},
 		"a certificate without key":                     {[]string{"-u", address, "--cert", clientCert}, exitUsage, "belong together"},
 		"no certificates in the CA":                     {[]string{"-u", address, "--cacert", clientKey}, exitUsage, "no certificate"},
-		"a CA file that is not there":                   {[]string{"-u", address, "--cacert", ca.file + "x"}, exitUsage, "no such file"},
+		"a CA file that is not there":                   {[]string{"-u", address, "--cacert", ca.File + "x"}, exitUsage, "no such file"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -143,23 +100,23 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 // the flags that the context has.
 func TestAContextHasTheFilesOfTLS(t *testing.T) {
 	testtier.Long(t, "it makes certificates for a server")
-	ca := newAuthority(t)
-	cert, key := ca.issue(t, "server", leaf())
-	clientCert, clientKey := ca.issue(t, "client", leaf())
-	strayCert, strayKey := newAuthority(t).issue(t, "stray", leaf())
-	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
-	_, shown := ca.issue(t, "shown", leaf())
-	_, writable := ca.issue(t, "writable", leaf())
+	ca := check.NewAuthority(t)
+	cert, key := ca.Issue(t, "server", leaf())
+	clientCert, clientKey := ca.Issue(t, "client", leaf())
+	strayCert, strayKey := check.NewAuthority(t).Issue(t, "stray", leaf())
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File)
+	_, shown := ca.Issue(t, "shown", leaf())
+	_, writable := ca.Issue(t, "writable", leaf())
 	copied(t, clientKey, shown, 0o644)
 	copied(t, clientKey, writable, 0o660)
 
 	url := "url: 'rediss://127.0.0.1:" + port + "', "
 	pair := "cert: " + clientCert + ", key: " + clientKey
-	trust := "cacert: " + ca.file + ", sni: redis.test, "
+	trust := "cacert: " + ca.File + ", sni: redis.test, "
 	configure(t, 0o600, "contexts:",
 		"  good: {"+url+trust+pair+"}",
 		"  plain: {url: 'redis://"+plain.Addr()+"', "+trust+pair+"}",
-		"  named: {"+url+"cacert: "+ca.file+", sni: other.test, "+pair+"}",
+		"  named: {"+url+"cacert: "+ca.File+", sni: other.test, "+pair+"}",
 		"  system: {"+url+"sni: redis.test, "+pair+"}",
 		"  lax: {"+url+"insecure: true, "+pair+"}",
 		"  strict: {"+url+trust+"insecure: false, "+pair+"}",
@@ -169,7 +126,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		"  bare: {"+url+trust+"}",
 		"  relative: {"+url+"cacert: ca.crt, "+pair+"}",
 		"  missing: {"+url+trust+"cert: "+clientCert+", key: "+clientKey+"x}",
-		"  noca: {"+url+"cacert: "+ca.file+"x, "+pair+"}",
+		"  noca: {"+url+"cacert: "+ca.File+"x, "+pair+"}",
 		"  wrongca: {"+url+"cacert: "+clientKey+", "+pair+"}",
 		"  shown: {"+url+trust+"cert: "+clientCert+", key: "+shown+"}",
 		"  writable: {"+url+trust+"cert: "+clientCert+", key: "+writable+"}",
@@ -183,7 +140,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		{"good", "", exitFine, ""},
 		{"strict", "", exitFine, ""},
 		{"named", "--sni redis.test", exitFine, ""},
-		{"system", "--cacert " + ca.file, exitFine, ""},
+		{"system", "--cacert " + ca.File, exitFine, ""},
 		{"bare", "--cert " + clientCert + " --key " + clientKey, exitFine, ""},
 		{"stray", "--cert " + clientCert + " --key " + clientKey, exitFine, ""},
 		{"plain", "-p " + port, exitUsage, "--context already says where"},
@@ -202,7 +159,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		{"mixed", "", exitUsage, "read cert and key of context mixed: tls: private key does not match"},
 		{"relative", "", exitUsage, "cacert of context relative is not an absolute path"},
 		{"missing", "", exitUsage, "read cert and key of context missing: open " + clientKey + "x: no such file"},
-		{"noca", "", exitUsage, "read cacert of context noca: open " + ca.file + "x: no such file"},
+		{"noca", "", exitUsage, "read cacert of context noca: open " + ca.File + "x: no such file"},
 		{"wrongca", "", exitUsage, "cacert of context wrongca " + clientKey + " holds no certificate"},
 		{"shown", "", exitFine, "warning: " + shown + " can be read by every user of this machine (chmod 600 " + shown + ")"},
 		{"writable", "", exitUsage, "read cert and key of context writable: others may change " + writable + " (chmod 600 " + writable + ")"},
@@ -224,7 +181,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 	for _, way := range []string{"locktop", "redis-cli"} {
 		send(t, plain.Addr(), "SET", "lock:a", token)
 		release, line := printedLines(t, "lock:a", "--context", "good")
-		if strings.Contains(release, "--cacert") || !strings.Contains(line, "--cacert "+ca.file) {
+		if strings.Contains(release, "--cacert") || !strings.Contains(line, "--cacert "+ca.File) {
 			errs = append(errs, release, line)
 		}
 		line = printedLine(t, way, "lock:a", "--context", "good")
@@ -235,7 +192,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 	}
 	check.True(t, len(errs) == 0, "the lines of inspect: %q", errs)
 	send(t, plain.Addr(), "SET", "lock:a", token)
-	release, _ := printedLines(t, "lock:a", "--context", "lax", "--insecure=false", "--cacert", ca.file, "--sni", "redis.test")
+	release, _ := printedLines(t, "lock:a", "--context", "lax", "--insecure=false", "--cacert", ca.File, "--sni", "redis.test")
 	check.True(t, strings.Contains(release, "--insecure=false"), "the line does not verify the server: %s", release)
 }
 
@@ -248,10 +205,10 @@ func copied(t *testing.T, from, to string, mode os.FileMode) {
 
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue(t, "it's a server", leaf())
-	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
-	flags := []string{"-p", port, "--tls", "--sni", "redis.test", "--cacert", ca.file, "--cert", cert, "--key", key}
+	ca := check.NewAuthority(t)
+	cert, key := ca.Issue(t, "it's a server", leaf())
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File)
+	flags := []string{"-p", port, "--tls", "--sni", "redis.test", "--cacert", ca.File, "--cert", cert, "--key", key}
 	for _, way := range []string{"locktop", "redis-cli"} {
 		send(t, plain.Addr(), "SET", "lock:a", token)
 		line := printedLine(t, way, "lock:a", flags...)
@@ -277,9 +234,9 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	testtier.Long(t, "it starts Sentinels")
 	const serverPass = "the-servers"
-	ca := newAuthority(t)
-	cert, key := ca.issue(t, "server", leaf())
-	tls := []string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file, "--tls-auth-clients", "no"}
+	ca := check.NewAuthority(t)
+	cert, key := ca.Issue(t, "server", leaf())
+	tls := []string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.File, "--tls-auth-clients", "no"}
 	master, tlsPort := secured(t, tls...)
 	send(t, master.Addr(), "SET", "lock:a", token, "PX", "600000")
 	send(t, master.Addr(), "CONFIG", "SET", "requirepass", serverPass)
@@ -300,7 +257,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 	}
 
 	t.Setenv("REDISCLI_AUTH", serverPass)
-	trust := "--cacert " + ca.file + " --sni redis.test"
+	trust := "--cacert " + ca.File + " --sni redis.test"
 	pass := "--sentinel-pass " + canary
 	tests := map[string]struct {
 		sentinel, flags string
@@ -315,8 +272,8 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 		"TLS of the servers":    {ofTLS.Addr(), pass + " --tls --sentinel-tls=false " + trust, exitFine, ""},
 		"TLS, and none there":   {plain.Addr(), pass + " --sentinel-tls " + trust, exitNoConnect, "ask the Sentinel at"},
 		"no TLS, and there":     {"127.0.0.1:" + free, pass, exitNoConnect, "does the Sentinel expect TLS? try --sentinel-tls"},
-		"TLS of another name":   {"127.0.0.1:" + free, pass + " --sentinel-tls --sni other.test --cacert " + ca.file, exitNoConnect, "certificate"},
-		"a CA without any TLS":  {plain.Addr(), pass + " --cacert " + ca.file, exitUsage, "--cacert on a connection without TLS"},
+		"TLS of another name":   {"127.0.0.1:" + free, pass + " --sentinel-tls --sni other.test --cacert " + ca.File, exitNoConnect, "certificate"},
+		"a CA without any TLS":  {plain.Addr(), pass + " --cacert " + ca.File, exitUsage, "--cacert on a connection without TLS"},
 		"no value that is bool": {plain.Addr(), pass + " --sentinel-tls=maybe", exitUsage, "--sentinel-tls"},
 	}
 	for name, c := range tests {
@@ -351,7 +308,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 		t.Setenv("LOCKTOP_URL", "redis://127.0.0.1:1")
 		configure(t, 0o600, "contexts:",
 			"  a: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+servertest.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true}",
-			"  e: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+servertest.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true, cacert: "+ca.file+", sni: redis.test}",
+			"  e: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+servertest.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true, cacert: "+ca.File+", sni: redis.test}",
 			"  b: {url: 'redis://a:1', sentinel: [b]}",
 			"  c: {sentinel_user: b}",
 			"  d: {url: 'redis://:"+serverPass+"@', sentinel: ['"+plain.Addr()+"'], master: "+servertest.SentinelMaster+", sentinel_pass: wrong}")

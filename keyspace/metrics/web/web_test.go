@@ -2,13 +2,8 @@ package web
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
@@ -26,35 +21,17 @@ import (
 	"locktop/internal/check"
 )
 
-// identity is a certificate with its key, signed by another or by itself.
-type identity struct {
-	tls.Certificate
-	certFile string
-}
-
 var serials int64
 
-// newIdentity creates a certificate for a name and writes it to dir. Without a signer it is
-// a certificate authority.
-func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
+// newIdentity creates a certificate for a name, in files with that name.
+func newIdentity(t *testing.T, ca *check.Authority, name string) tls.Certificate {
 	t.Helper()
-	key := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	serials++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serials), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: signer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	by := tls.Certificate{Leaf: template, PrivateKey: key}
-	if signer != nil {
-		by = signer.Certificate
-	}
-	raw := check.Must(x509.CreateCertificate(rand.Reader, template, by.Leaf, &key.PublicKey, by.PrivateKey))(t)
-	rawKey := check.Must(x509.MarshalPKCS8PrivateKey(key))(t)
-	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
-	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})))
-	return &identity{check.Must(tls.LoadX509KeyPair(certFile, keyFile))(t), certFile}
+	cert, key := ca.Issue(t, name, &x509.Certificate{
+		SerialNumber: big.NewInt(serials), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+	})
+	return check.Must(tls.LoadX509KeyPair(cert, key))(t)
 }
 
 func write(t *testing.T, name, text string) {
@@ -140,14 +117,11 @@ func hashOf(t *testing.T, pass string) string {
 	return string(hash)
 }
 
-func trusting(ca *identity, own ...*identity) *tls.Config {
+func trusting(t *testing.T, ca *check.Authority, own ...tls.Certificate) *tls.Config {
+	t.Helper()
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.Leaf)
-	c := &tls.Config{RootCAs: pool}
-	for _, id := range own {
-		c.Certificates = append(c.Certificates, id.Certificate)
-	}
-	return c
+	pool.AppendCertsFromPEM(check.Must(os.ReadFile(ca.File))(t))
+	return &tls.Config{RootCAs: pool, Certificates: own}
 }
 
 func TestOnlyTheUsersOfTheConfigurationGetThePage(t *testing.T) {
@@ -178,24 +152,23 @@ func TestAServerWithoutAConfigurationServesAll(t *testing.T) {
 }
 
 func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
-	dir := t.TempDir()
-	ca := newIdentity(t, dir, "ca", nil)
-	first := newIdentity(t, dir, "server", ca)
-	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n")
-	resp := r.wants(t, "TLS", trusting(ca), "", "", http.StatusOK)
+	ca := check.NewAuthority(t)
+	first := newIdentity(t, ca, "server")
+	r := start(t, ca.Dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n")
+	resp := r.wants(t, "TLS", trusting(t, ca), "", "", http.StatusOK)
 	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.Leaf.SerialNumber) == 0 && resp.ProtoMajor == 2,
 		"certificate %v over %s", resp.TLS.PeerCertificates[0].SerialNumber, resp.Proto)
-	old := trusting(ca)
+	old := trusting(t, ca)
 	old.MaxVersion = tls.VersionTLS11
 	r.refuses(t, "TLS 1.1", old)
 
 	// A new certificate is used without a restart; a broken one is not.
-	second := newIdentity(t, dir, "server", ca)
-	resp = r.wants(t, "after a change", trusting(ca), "", "", http.StatusOK)
+	second := newIdentity(t, ca, "server")
+	resp = r.wants(t, "after a change", trusting(t, ca), "", "", http.StatusOK)
 	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.Leaf.SerialNumber) == 0, "the server still has the old certificate")
-	write(t, second.certFile, "no certificate")
+	write(t, filepath.Join(ca.Dir, "server.crt"), "no certificate")
 	for range 2 {
-		r.wants(t, "with a broken certificate", trusting(ca), "", "", http.StatusOK)
+		r.wants(t, "with a broken certificate", trusting(t, ca), "", "", http.StatusOK)
 	}
 	r.mu.Lock()
 	check.True(t, len(r.notes) == 1 && strings.Contains(r.notes[0], "the old web configuration stays"), "notes %q, want one", r.notes)
@@ -204,37 +177,35 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	write(t, r.path, "")
 	err := r.Reload()
 	check.True(t, err != nil && strings.Contains(err.Error(), "restart"), "without TLS: %v", err)
-	r.wants(t, "after the attempt to switch TLS off", trusting(ca), "", "", http.StatusOK)
+	r.wants(t, "after the attempt to switch TLS off", trusting(t, ca), "", "", http.StatusOK)
 }
 
 func TestHTTP2AndVersionsOfTLSAreThoseOfTheConfiguration(t *testing.T) {
-	dir := t.TempDir()
-	ca := newIdentity(t, dir, "ca", nil)
-	newIdentity(t, dir, "server", ca)
-	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  min_version: TLS13\n  curve_preferences: [X25519]\nhttp_server_config:\n  http2: false\n")
-	resp := r.wants(t, "TLS 1.3", trusting(ca), "", "", http.StatusOK)
+	ca := check.NewAuthority(t)
+	newIdentity(t, ca, "server")
+	r := start(t, ca.Dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  min_version: TLS13\n  curve_preferences: [X25519]\nhttp_server_config:\n  http2: false\n")
+	resp := r.wants(t, "TLS 1.3", trusting(t, ca), "", "", http.StatusOK)
 	check.True(t, resp.ProtoMajor == 1 && resp.TLS.Version == tls.VersionTLS13, "%s over TLS %x", resp.Proto, resp.TLS.Version)
-	old := trusting(ca)
+	old := trusting(t, ca)
 	old.MaxVersion = tls.VersionTLS12
 	r.refuses(t, "TLS 1.2", old)
 }
 
 func TestClientsNeedTheCertificateOfTheConfiguration(t *testing.T) {
-	dir := t.TempDir()
-	ca, other := newIdentity(t, dir, "ca", nil), newIdentity(t, t.TempDir(), "other", nil)
-	newIdentity(t, dir, "server", ca)
-	ann, bob := newIdentity(t, dir, "ann", ca), newIdentity(t, dir, "bob", ca)
-	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n  client_allowed_sans: [ann]\n")
-	r.wants(t, "ann", trusting(ca, ann), "", "", http.StatusOK)
-	r.refuses(t, "bob has another name", trusting(ca, bob))
-	r.refuses(t, "no certificate", trusting(ca))
-	r.refuses(t, "another authority", trusting(ca, newIdentity(t, dir, "ann", other)))
+	ca, other := check.NewAuthority(t), check.NewAuthority(t)
+	newIdentity(t, ca, "server")
+	ann, bob := newIdentity(t, ca, "ann"), newIdentity(t, ca, "bob")
+	r := start(t, ca.Dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n  client_allowed_sans: [ann]\n")
+	r.wants(t, "ann", trusting(t, ca, ann), "", "", http.StatusOK)
+	r.refuses(t, "bob has another name", trusting(t, ca, bob))
+	r.refuses(t, "no certificate", trusting(t, ca))
+	r.refuses(t, "another authority", trusting(t, ca, newIdentity(t, other, "ann")))
 }
 
 // Each error is one line that names the key, and quotes no secret.
 func TestAWrongConfigurationIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	newIdentity(t, dir, "server", nil)
+	ca := check.NewAuthority(t)
+	newIdentity(t, ca, "server")
 	const pair = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 	for config, says := range map[string]string{
 		"basic_auth_users:\n  ann: canary\n":                                         "not a bcrypt hash",
@@ -257,13 +228,13 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 		"tls_server_config:\n  cert_file: server.key\n  key_file: server.crt\n":      "tls_server_config",
 		"http_server_config:\n  headers: {Server: canary}\n":                         "header Server cannot be set",
 	} {
-		path := filepath.Join(dir, "web.yml")
+		path := filepath.Join(ca.Dir, "web.yml")
 		write(t, path, config)
 		_, err := New(path, func(string) {})
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%q: %v, want %q", config, err, says)
 		}
 	}
-	_, err := New(filepath.Join(dir, "absent.yml"), func(string) {})
+	_, err := New(filepath.Join(ca.Dir, "absent.yml"), func(string) {})
 	check.True(t, err != nil, "a file that does not exist is accepted")
 }
