@@ -43,7 +43,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
 	programLines = 79_132
-	testLines    = 55_745
+	testLines    = 55_751
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
