@@ -190,6 +190,11 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
+func TestALargeConfigurationIsRefusedAndNotCut(t *testing.T) {
+	_, err := ParseConfiguration("config.yaml", strings.NewReader(strings.Repeat("# a comment\n", 1<<17)))
+	check.True(t, err != nil && strings.Contains(err.Error(), "config.yaml has more than 1 MiB"), "the error is %v", err)
+}
+
 // Any file is either a configuration, or refused without repeating one of its values, which may be a password.
 func FuzzConfig(f *testing.F) {
 	for _, around := range [][2]string{

@@ -227,6 +227,7 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 		"tls_server_config:\n  cert_file: absent.crt\n  key_file: server.key\n":      "no such file",
 		"tls_server_config:\n  cert_file: server.key\n  key_file: server.crt\n":      "tls_server_config",
 		"http_server_config:\n  headers: {Server: canary}\n":                         "header Server cannot be set",
+		strings.Repeat("# canary\n", 1<<17):                                          "more than 1 MiB",
 	} {
 		path := filepath.Join(ca.Dir, "web.yml")
 		write(t, path, config)
