@@ -109,23 +109,13 @@ func redissonWake(l keyspace.Lock, now time.Time) []string {
 
 // redissonQueued returns the lock of a queue.
 func redissonQueued(queue string) string {
-	lock := strings.TrimPrefix(queue, redissonQueue+":")
-	if strings.HasPrefix(lock, "{") && strings.IndexByte(lock, '}') == len(lock)-1 {
-		return lock[1 : len(lock)-1]
-	}
-	return lock
+	return unbraced(strings.TrimPrefix(queue, redissonQueue+":"))
 }
 
 // redissonPermits is the format of Redisson's RPermitExpirableSemaphore: a zset of the
 // permits in use with their deadlines, and the number of free permits in a second key.
 func redissonPermits() keyspace.Format {
-	left := func(key string) string {
-		lock := strings.TrimSuffix(key, ":timeout")
-		if strings.IndexByte(lock, '}') == len(lock)-1 {
-			return strings.Trim(lock, "{}")
-		}
-		return lock
-	}
+	left := func(key string) string { return unbraced(strings.TrimSuffix(key, ":timeout")) }
 	taken := decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
 		until, _ := atScore(m.Score) // zero = never
 		return keyspace.Holder{ID: m.Name, Depth: 1, Expires: until}, isRaw(m.Name, 16)
