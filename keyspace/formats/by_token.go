@@ -25,11 +25,8 @@ func byToken() []keyspace.Format {
 		// Elixir's podium/redis_mutex: a UUID v1, which contains its time.
 		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 			id, ok := dashed(value)
-			if !ok || id.Version() != 1 || !timeBased(id) {
-				return keyspace.Holder{}, false
-			}
-			made := madeAt(id, now)
-			return tokenHolder(value, "", made, now), now.IsZero() || !made.IsZero()
+			h, timed := timedHolder(value, id, now)
+			return h, ok && timed
 		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir), redislock and ioredis-lock (npm)", "github.com/podium/redis_mutex@1.1.0: lib/redis_mutex/lock.ex",
 			"the value is a UUID that contains the time")),
 		// Go's redsync, and gocron's lock, which uses redsync: base64 of 16 random bytes with
@@ -306,6 +303,13 @@ func tokenHolder(token, label string, made, now time.Time) keyspace.Holder {
 	return h
 }
 
+// timedHolder returns the holder with a token in which a UUID is. It is false if the UUID is not of version 1, or has no
+// plausible time.
+func timedHolder(token string, id uuid.UUID, now time.Time) (keyspace.Holder, bool) {
+	made := madeAt(id, now)
+	return tokenHolder(token, "", made, now), id.Version() == 1 && timeBased(id) && (now.IsZero() || !made.IsZero())
+}
+
 // only reports whether every byte of s is alphanumeric or one of extra.
 func only(s, extra string) bool {
 	for i := range len(s) {
@@ -385,16 +389,9 @@ func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 	if !redsyncToken(value) {
 		return keyspace.Holder{}, false
 	}
-	raw, err := base64.StdEncoding.DecodeString(value)
-	if err != nil {
-		return keyspace.Holder{}, false
-	}
-	id, err := uuid.FromBytes(raw)
-	if err != nil || id.Version() != 1 || id.Variant() != uuid.RFC4122 {
-		return keyspace.Holder{}, false
-	}
-	made := madeAt(id, now)
-	return tokenHolder(value, "", made, now), now.IsZero() || !made.IsZero()
+	raw, _ := base64.StdEncoding.DecodeString(value)
+	id, _ := uuid.FromBytes(raw)
+	return timedHolder(value, id, now)
 }
 
 // written returns a token function for values that begin so and match a pattern, whose groups are in the label.

@@ -107,6 +107,12 @@ func decodeMembers(kind keyspace.Kind, sure keyspace.Confidence, holder func(m k
 	}
 }
 
+// fenceIn returns the last fencing token, which a key beside a lock counts; 0 if there is none.
+func fenceIn(e keyspace.Entry, key string) int64 {
+	fence, _ := strconv.ParseInt(e.Related[key].Value, 10, 64)
+	return fence
+}
+
 // beside returns a Related of one key beside a lock.
 func beside(typ string, name func(key string) string) func(keyspace.Entry) []keyspace.Companion {
 	return besideAll(typ, func(key string) []string { return []string{name(key)} })

@@ -44,7 +44,7 @@ func countedMutex(f keyspace.Format, token func(string, time.Time) (keyspace.Hol
 		}
 		l.Holders = []keyspace.Holder{h}
 		if len(keys) > 1 {
-			l.Fence, _ = strconv.ParseInt(e.Related[keys[1]].Value, 10, 64)
+			l.Fence = fenceIn(e, keys[1])
 		}
 		return l, keyspace.Certain
 	}

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -178,13 +177,7 @@ func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 }
 
 // locktopFence returns the last fencing token, 0 if there is none.
-func locktopFence(e keyspace.Entry) int64 {
-	fence, err := strconv.ParseInt(e.Related[locktopName(e.Key, "fence")].Value, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return fence
-}
+func locktopFence(e keyspace.Entry) int64 { return fenceIn(e, locktopName(e.Key, "fence")) }
 
 // locktopReentrant is the format of the reentrant lock in package lock: the hash of
 // hashReentrant with a token of package lock as its holder.

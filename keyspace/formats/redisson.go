@@ -143,14 +143,12 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		Kind:    keyspace.Reentrant,
 		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Depth: depth}},
 		Waiting: subscribers(e),
+		Fence:   fenceIn(e, redissonName(redissonFence, e.Key)),
 	}
 	until := deadlines(e.Related[redissonName(redissonTimeouts, e.Key)])
 	for _, m := range e.Related[redissonName(redissonQueue, e.Key)].Members {
 		l.Kind = keyspace.Fair
 		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Expires: until[m.Name]})
-	}
-	if fence, err := strconv.ParseInt(e.Related[redissonName(redissonFence, e.Key)].Value, 10, 64); err == nil {
-		l.Fence = fence
 	}
 	if l.Waiting == 0 && len(e.Related) == 0 {
 		return l, keyspace.Likely // tutorials and other libraries store the same hash

@@ -100,10 +100,7 @@ func fill(arg string, now time.Time) string {
 	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|ruby|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
 	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
 		part := placeholder.FindStringSubmatch(found)
-		offset, err := strconv.ParseInt(part[2], 10, 64)
-		if err != nil {
-			return found
-		}
+		offset, _ := strconv.ParseInt(part[2], 10, 64)
 		rest, _ := strconv.ParseUint("0"+part[3], 16, 8)
 		at := now.Add(time.Duration(offset) * time.Millisecond)
 		switch part[1] {

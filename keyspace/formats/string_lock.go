@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -161,8 +160,7 @@ func atSeconds(s string) (time.Time, bool) {
 	if !digits(whole, 10, 10) || rest != "" && !digits(rest, 1, 9) {
 		return time.Time{}, false
 	}
-	at, ok := atMilli(whole + (rest + "000")[:3])
-	return at, ok
+	return atMilli(whole + (rest + "000")[:3])
 }
 
 // atScore reads the score of a zset as a current time in ms.
@@ -303,9 +301,8 @@ func redislock() keyspace.Format {
 			if e.Expires.IsZero() {
 				sure = oneLess(sure)
 			}
-			fence, _ := strconv.ParseInt(e.Related[redislockFence(e.Key)].Value, 10, 64)
 			return keyspace.Lock{
-				Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}}, Fence: fence,
+				Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Depth: 1}}, Fence: fenceIn(e, redislockFence(e.Key)),
 			}, sure
 		},
 		Actions: tokenActions(),
