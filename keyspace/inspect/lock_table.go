@@ -3,7 +3,6 @@ package inspect
 import (
 	"container/heap"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -221,25 +220,18 @@ func (q *deadlineQueue) set(l *candidate, at time.Time) {
 	}
 }
 
-// lastDue is the last time that a lock can be due, in 2262. Redis has later deadlines.
-var lastDue = time.Unix(0, math.MaxInt64)
-
 // dueAt returns a time as candidate.due.
 func dueAt(at time.Time) int64 {
-	switch {
-	case at.IsZero():
+	if at.IsZero() {
 		return 0
-	case at.After(lastDue):
-		return math.MaxInt64
-	default:
-		return max(at.UnixNano(), 1)
 	}
+	return max(at.UnixMilli(), 1)
 }
 
 // popDue removes the locks that are due at now, and returns their keys.
 func (q *deadlineQueue) popDue(now time.Time) []string {
 	var keys []string
-	for len(*q) > 0 && (*q)[0].due <= now.UnixNano() {
+	for len(*q) > 0 && (*q)[0].due <= now.UnixMilli() {
 		l := heap.Pop(q).(*candidate)
 		l.due = 0
 		keys = append(keys, l.lock.Key)
@@ -252,7 +244,7 @@ func (q deadlineQueue) first() (time.Time, bool) {
 	if len(q) == 0 {
 		return time.Time{}, false
 	}
-	return time.Unix(0, q[0].due), true
+	return time.UnixMilli(q[0].due), true
 }
 
 func (q deadlineQueue) Len() int           { return len(q) }

@@ -413,7 +413,7 @@ type candidate struct {
 	firstRead  time.Time      // local clock: the holder was read under this deadline by then
 	lastRead   time.Time      // local clock: begin of the last such read
 	touched    int64          // server's clock, in ms: no later own read has reset the idle time
-	due        int64          // when it is read again, in ns since 1970 on the server's clock; 0 = only when it changes
+	due        int64          // when it is read again, in ms since 1970 on the server's clock; 0 = only when it changes
 	place      int            // in the deadlineQueue, if it is due
 	quiet      uint32         // checks without a request of another client that no statistics count
 	probed     string         // the first piece of the value when idle was asked for, until it is decoded
