@@ -31,9 +31,9 @@ const (
 // message arrives before the invalidation of the released key.
 //
 // It ends with its connection. It is safe for concurrent use. It implements
-// [auth.CredentialsListener].
+// [auth.CredentialsListener] and [push.NotificationHandler].
 type invalidationConn struct {
-	ps            pubSub          // of its own client: every connection of that is tracked
+	ps            *redis.PubSub   // of its own client: every connection of that is tracked
 	ready         chan struct{}   // closed when the server has accepted or refused
 	ended         chan struct{}   // closed when the connection has ended
 	wake          chan struct{}   // capacity 1
@@ -46,15 +46,6 @@ type invalidationConn struct {
 	state       connState
 	changes     changes
 	lastMessage time.Time // time of the last message of any kind
-}
-
-// pubSub is what an invalidationConn uses of a [redis.PubSub].
-type pubSub interface {
-	Ping(ctx context.Context, payload ...string) error
-	Subscribe(ctx context.Context, channels ...string) error
-	PSubscribe(ctx context.Context, patterns ...string) error
-	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
-	Close() error
 }
 
 // connState is what a server permits on an invalidationConn.
@@ -125,7 +116,7 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 	}
 	rdb := redis.NewClient(trackedOptions(c, o))
 	// The only possible error is a second registration.
-	_ = rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
+	_ = rdb.RegisterPushNotificationHandler("invalidate", c, false)
 	c.ps = rdb.Subscribe(ctx)
 	go func() {
 		defer c.notify() // when closedWith knows it
@@ -406,29 +397,26 @@ func (c *invalidationConn) close() {
 	<-c.ended
 }
 
-// invalidations handles the invalidation messages of a connection.
-type invalidations struct{ conn *invalidationConn }
-
-// HandlePushNotification handles one message: the changed keys, or nil if the database
-// was emptied.
-func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, said []any) error {
+// HandlePushNotification handles one invalidation message: the changed keys, or nil if the
+// database was emptied.
+func (c *invalidationConn) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, said []any) error {
 	if len(said) < 2 {
 		return fmt.Errorf("an invalidation without keys: %v", said)
 	}
 	now := time.Now()
-	i.conn.mu.Lock()
+	c.mu.Lock()
 	keys, some := said[1].([]any)
 	if !some {
-		i.conn.changes.flushed = true
+		c.changes.flushed = true
 	}
 	for _, k := range keys {
 		if key, ok := k.(string); ok {
-			i.conn.changes.add(key, change{since: now})
+			c.changes.add(key, change{since: now})
 		}
 	}
-	i.conn.lastMessage = now
-	i.conn.mu.Unlock()
-	i.conn.notify()
+	c.lastMessage = now
+	c.mu.Unlock()
+	c.notify()
 	return nil
 }
 
