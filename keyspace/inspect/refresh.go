@@ -392,21 +392,12 @@ func (w *Watcher) worthChecking(key string) bool {
 // checks a limited number of keys, so that many changed keys that are not locks do not
 // delay the locks. A pass finds the others.
 func (w *Watcher) fetchTypes(ctx context.Context, keys []string) (all []candidate, err error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	keys = keys[:min(len(keys), maxUnknown)]
-	types := make([]*redis.StatusCmd, len(keys))
-	err = w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
-		for i, key := range keys {
-			types[i] = p.Type(ctx, key)
+	ask := func(p redis.Pipeliner, key string) *redis.StatusCmd { return p.Type(ctx, key) }
+	err = inBatches(ctx, &w.reader.conn, "get the types of keys", keys[:min(len(keys), maxUnknown)], ask, func(key string, typ *redis.StatusCmd) {
+		if w.mayBeLock(key, typ) {
+			all = append(all, candidate{name: key, typ: typ.Val()})
 		}
 	})
-	for i, key := range keys {
-		if err == nil && w.mayBeLock(key, types[i]) {
-			all = append(all, candidate{name: key, typ: types[i].Val()})
-		}
-	}
 	return all, err
 }
 

@@ -68,10 +68,7 @@ func InfoValue(info, name string) (string, bool) {
 
 // number parses a number; anything else counts as 0.
 func number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
 
