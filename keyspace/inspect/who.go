@@ -122,8 +122,7 @@ func (c *meteredConn) clientList(ctx context.Context, ids []int64) (string, erro
 // Investigation is what [Scanner.WatchHolder] has seen so far.
 type Investigation struct {
 	keyspace.Suspicion
-	Lock    keyspace.Lock // as last read; without holders: the lock is free
-	Watched time.Duration
+	Lock keyspace.Lock // as last read; without holders: the lock is free
 }
 
 // Times between two lists of the suspects, and of all clients.
@@ -193,7 +192,6 @@ type holderWatch struct {
 	typ      string           // of its key
 	locks    map[string]*held // by key: this one and the others of the same owner
 	suspects *keyspace.Suspects
-	began    time.Time
 	listedAt time.Time
 	expected time.Time // of the next change, as far as it is known
 	marks    int       // number of the last mark sent
@@ -214,7 +212,7 @@ func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder ke
 	if err != nil {
 		return nil, err
 	}
-	w := &holderWatch{scanner: s, conn: s.newConn(), key: l.Key, locks: map[string]*held{l.Key: {l, holder}}, began: time.Now()}
+	w := &holderWatch{scanner: s, conn: s.newConn(), key: l.Key, locks: map[string]*held{l.Key: {l, holder}}}
 	n, err := w.conn.countClients(ctx)
 	switch {
 	case err != nil:
@@ -426,5 +424,5 @@ func (w *holderWatch) followOwner() {
 
 // seen returns what was seen so far.
 func (w *holderWatch) seen() Investigation {
-	return Investigation{w.suspects.Best(), w.locks[w.key].lock, time.Since(w.began)}
+	return Investigation{w.suspects.Best(), w.locks[w.key].lock}
 }
