@@ -54,7 +54,6 @@ type scanState struct {
 	before    time.Time     // begin of the last pass over all keys
 	passWait  time.Duration // of the current pass: on the network
 	scannedAt time.Time     // end of the last pass over all keys
-	scanTime  time.Duration // duration of the last pass over all keys
 	next      time.Time     // the keyspace is not scanned before
 	last      time.Time     // last call of scanTime
 	complete  bool          // a pass has ended since the last error
@@ -178,7 +177,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	s.Server.Skew = w.times.clockOffset
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
-		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
+		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scannedAt.Sub(w.scan.before)
 		s.Nodes[i].AnsweredAt, _ = w.scanner.answer.last()
 		s.Nodes[i].AskBlind = w.askBlind()
 	}
@@ -331,7 +330,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.scan.unread = p.filter.unread
 	}
 	if p.complete() {
-		w.scan.scannedAt, w.scan.scanTime, w.scan.before = time.Now(), w.scan.passTime, w.scan.passStart
+		w.scan.scannedAt, w.scan.before = time.Now(), w.scan.passStart
 	}
 	w.scan.complete = w.scan.complete || p.complete()
 	w.scan.cost = p.cost
@@ -400,8 +399,7 @@ const eventsKept = 20_000
 // one snapshot only.
 type BackgroundWatcher struct {
 	watcher *Watcher
-	sem     chan struct{} // capacity 1; full while the watcher is in use
-	ready   chan struct{} // closed after the first cycle
+	sem     chan struct{} // capacity 1; full until the first cycle has ended, and while the watcher is in use
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	failed  atomic.Pointer[error] // of the last cycle; nil = it succeeded
@@ -411,7 +409,8 @@ type BackgroundWatcher struct {
 // result must be closed.
 func StartWatcher(w *Watcher) *BackgroundWatcher {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &BackgroundWatcher{watcher: w, sem: make(chan struct{}, 1), ready: make(chan struct{}), stop: stop}
+	b := &BackgroundWatcher{watcher: w, sem: make(chan struct{}, 1), stop: stop}
+	b.sem <- struct{}{}
 	b.done.Go(func() { b.run(ctx) })
 	return b
 }
@@ -428,11 +427,6 @@ func (b *BackgroundWatcher) Close() {
 // the error immediately, also while the watcher waits for the server again; events and
 // notices are kept for the next snapshot.
 func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	select {
-	case <-b.ready:
-	case <-ctx.Done():
-		return keyspace.Snapshot{}, ctx.Err()
-	}
 	if err := b.failed.Load(); err != nil {
 		return keyspace.Snapshot{}, *err
 	}
@@ -451,8 +445,7 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, er
 // run runs cycles until ctx ends.
 func (b *BackgroundWatcher) run(ctx context.Context) {
 	w := b.watcher
-	for first := true; ; first = false {
-		b.sem <- struct{}{}
+	for {
 		var failed *error
 		if err := w.cycle(ctx, false); err != nil {
 			failed = &err
@@ -461,11 +454,9 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 		w.unreported.limit()
 		idle := w.idleTime()
 		<-b.sem
-		if first {
-			close(b.ready)
-		}
 		if w.wait(ctx, idle) != nil {
 			return
 		}
+		b.sem <- struct{}{}
 	}
 }
