@@ -77,11 +77,11 @@ func AlikeClass(key string) string {
 	return class[:last+1] + "*"
 }
 
-// AlikeProblem says which classes of possible locks are not shown, from their numbers of keys;
-// empty if there are none.
-func AlikeProblem(classes map[string]int) string {
+// AlikeProblems says in one clause which classes of possible locks are not shown, from their
+// numbers of keys; nil if there are none.
+func AlikeProblems(classes map[string]int) []string {
 	if len(classes) == 0 {
-		return ""
+		return nil
 	}
 	names := slices.SortedFunc(maps.Keys(classes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(classes[b], classes[a]), strings.Compare(a, b))
@@ -98,8 +98,8 @@ func AlikeProblem(classes map[string]int) string {
 	if more := len(names) - named; more > 0 {
 		some = append(some, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s may be locks, but too many are alike (%s) and none was seen in use: they are not shown, unless --lock names them",
-		humanize.Plural(keys, "key"), strings.Join(some, ", "))
+	return []string{fmt.Sprintf("%s may be locks, but too many are alike (%s) and none was seen in use: they are not shown, unless --lock names them",
+		humanize.Plural(keys, "key"), strings.Join(some, ", "))}
 }
 
 // MatchGlob reports whether a key matches a glob as Redis defines it: ? is one byte, *

@@ -182,21 +182,16 @@ type Closings struct {
 	all  []Closing
 }
 
-// Only forgets the connections without these IDs, because the next list has no others.
-func (c *Closings) Only(ids []int64) {
-	c.list = slices.DeleteFunc(slices.Clone(c.list), func(was Client) bool { return !slices.Contains(ids, was.ID) })
-}
-
-// Listed takes a list of all clients that was requested at a time and answered by another, or the
-// error of it, which says nothing.
-func (c *Closings) Listed(list []Client, err error, at, by time.Time) {
+// Listed takes a list of the clients with some IDs, or with ids nil of all, that was requested at a
+// time and answered by another, or the error of it, which says nothing.
+func (c *Closings) Listed(list []Client, ids []int64, err error, at, by time.Time) {
 	if err != nil {
 		return
 	}
 	const kept = 1000
 	now := byClientID(list)
 	for _, was := range c.list {
-		if _, open := now[was.ID]; !open {
+		if _, open := now[was.ID]; !open && (ids == nil || slices.Contains(ids, was.ID)) {
 			c.all = append(c.all[max(0, len(c.all)-kept):], Closing{was, c.at, by})
 		}
 	}

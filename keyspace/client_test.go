@@ -79,9 +79,8 @@ func TestTheValueOfALockNamesItsClients(t *testing.T) {
 func TestAListOfSomeClientsClosesNoOther(t *testing.T) {
 	var c Closings
 	at := time.Unix(0, 0)
-	c.Listed([]Client{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}, nil, at, at)
-	c.Only([]int64{1})
-	c.Listed(nil, nil, at, at)
+	c.Listed([]Client{{ID: 1, Name: "a"}, {ID: 2, Name: "b"}}, nil, nil, at, at)
+	c.Listed(nil, []int64{1}, nil, at, at)
 	_, a := c.Of(&Holder{ID: "a"}, 0)
 	_, b := c.Of(&Holder{ID: "b"}, 0)
 	check.True(t, a && !b, "a has closed: %v, b has closed: %v", a, b)
@@ -117,8 +116,8 @@ func TestAlikeKeysHaveOneClass(t *testing.T) {
 }
 
 func TestTheClassesThatAreNotShownAreNamed(t *testing.T) {
-	check.Equal(t, AlikeProblem(nil), "", "without classes")
-	got := AlikeProblem(map[string]int{"a:*": 300, "b:*": 2000, "c:*": 301, "d:*": 250, "e:*": 250})
+	check.AtMost(t, len(AlikeProblems(nil)), 0, "problems without classes")
+	got := AlikeProblems(map[string]int{"a:*": 300, "b:*": 2000, "c:*": 301, "d:*": 250, "e:*": 250})
 	want := "3,101 keys may be locks, but too many are alike (b:*, c:*, a:*, 2 more)"
-	check.True(t, strings.HasPrefix(got, want), "it is %q, want %q …", got, want)
+	check.True(t, len(got) == 1 && strings.HasPrefix(got[0], want), "it is %q, want %q …", got, want)
 }

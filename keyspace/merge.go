@@ -339,9 +339,7 @@ func (s *Snapshot) dropAlike() {
 	s.Locks = slices.DeleteFunc(s.Locks, func(l *Lock) bool {
 		return l.Confidence == Possible && counts[AlikeClass(l.Key)] > 0
 	})
-	if problem := AlikeProblem(counts); problem != "" {
-		s.Problems = appendNew(s.Problems, problem)
-	}
+	s.Problems = appendNew(s.Problems, AlikeProblems(counts)...)
 }
 
 // copies are the locks of all servers under one key, in the order of the servers; nil

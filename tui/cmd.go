@@ -79,10 +79,10 @@ func listClients(ctx context.Context, f Finder, l keyspace.Lock, list bool, serv
 		if list {
 			began, known, all := time.Now(), of.known(), true
 			of.clients, all, of.err = f.Clients(ctx, l, known)
-			if !all && of.err == nil {
-				of.closings.Only(known)
+			if all {
+				known = nil
 			}
-			of.closings.Listed(of.clients, of.err, began, time.Now())
+			of.closings.Listed(of.clients, known, of.err, began, time.Now())
 		}
 		of.match(holders, offset)
 		return answer(func(a *app) { a.clients.onAnswer(f, server, of) })

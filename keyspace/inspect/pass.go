@@ -253,7 +253,7 @@ func (p *scanPass) problems() []string {
 	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
 		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
 	}
-	all = append(all, p.filter.alike.problems()...)
+	all = append(all, keyspace.AlikeProblems(p.filter.alike.crowded)...)
 	return append(all, p.conn.scanner.denied.problems()...)
 }
 

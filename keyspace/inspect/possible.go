@@ -384,14 +384,6 @@ func (a *alike) endPass() {
 	a.passes++
 }
 
-// problems says which keys are not shown.
-func (a *alike) problems() []string {
-	if len(a.crowded) == 0 {
-		return nil
-	}
-	return []string{keyspace.AlikeProblem(a.crowded)}
-}
-
 // dropAlike removes the known locks of classes of which there are too many to be locks.
 func (w *Watcher) dropAlike() {
 	classes := w.possible.alike.takeFresh()
