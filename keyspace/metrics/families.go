@@ -49,7 +49,7 @@ func passFamilies() []family {
 				p.flag(t.down == why, "reason", string(why))
 			}
 		}, true},
-		{"locktop_last_answer_timestamp_seconds", gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
+		{"locktop_last_answer_timestamp_seconds", gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.reading.AnsweredAt()) }, true},
 		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned since the target answers, each key that may be a lock could be read, and no replica has lost its master; with 0, counts of locks and findings are lower bounds.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
 		{"locktop_pass_last_timestamp_seconds", gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()

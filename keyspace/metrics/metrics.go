@@ -244,17 +244,6 @@ func (t *target) pass() (end time.Time, took time.Duration) {
 	return end, took
 }
 
-// lastAnswer returns when the servers of the target answered last: of those that do, the
-// one that answered first; zero if none did.
-func (t *target) lastAnswer() (at time.Time) {
-	for _, n := range t.reading.Nodes {
-		if n.Up {
-			at = keyspace.Earliest(at, n.AnsweredAt)
-		}
-	}
-	return at
-}
-
 // histogram counts durations. The zero value is empty.
 type histogram struct {
 	counts [14]int64 // of the durations that are not above each bound
