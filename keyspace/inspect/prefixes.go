@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"locktop/keyspace"
 )
@@ -112,34 +113,14 @@ func (p *patterns) learn(key string) map[string]bool {
 // cover reports whether a name has a learnt pattern.
 func (p *patterns) cover(key string) bool { return len(p.learnt) > 0 && p.learnt[patternOf(key)] }
 
-// patternOf returns a name with an asterisk for its first part and for every part that
-// contains a digit; empty if no other part is left.
+// patternOf returns a name with an asterisk for its first part, and the class of the others; empty if no
+// word is left.
 func patternOf(key string) string {
-	first := firstPart(key)
-	var b strings.Builder
-	b.WriteByte('*')
-	some := false
-	for rest := key[len(first):]; rest != ""; {
-		n := strings.IndexAny(rest, separators)
-		if n < 0 {
-			n = len(rest)
-		}
-		if part := rest[:n]; strings.ContainsAny(part, "0123456789") {
-			b.WriteByte('*')
-		} else {
-			b.WriteString(part)
-			some = some || part != ""
-		}
-		if n < len(rest) {
-			b.WriteByte(rest[n])
-			n++
-		}
-		rest = rest[n:]
-	}
-	if !some {
+	class := keyspace.ClassOf(key[len(firstPart(key)):])
+	if !strings.ContainsFunc(class, unicode.IsLetter) {
 		return ""
 	}
-	return b.String()
+	return "*" + class
 }
 
 // Bounds of tracking all keys.
