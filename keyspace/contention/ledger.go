@@ -74,8 +74,11 @@ func NewLedger(formats []keyspace.Format) *Ledger {
 // Snapshot takes all locks as they are known at the time of s, and the events before. A lock
 // that is missing is free.
 func (g *Ledger) Snapshot(s keyspace.Snapshot) {
-	for _, e := range s.Events {
-		g.Event(e)
+	for i := range s.Events {
+		e := &s.Events[i]
+		g.passed(e.At)
+		g.observe(e.Ended(), &e.Lock)
+		g.past.Event(e)
 	}
 	g.passed(s.At)
 	for _, l := range s.Locks {
@@ -83,13 +86,6 @@ func (g *Ledger) Snapshot(s keyspace.Snapshot) {
 	}
 	g.past.State(keyspace.DeltaOf(g.before, s))
 	g.before = s
-}
-
-// Event takes a change of a lock.
-func (g *Ledger) Event(e keyspace.Event) {
-	g.passed(e.At)
-	g.observe(e.Ended(), &e.Lock)
-	g.past.Event(&e)
 }
 
 // passed takes that the locks are known up to a time.

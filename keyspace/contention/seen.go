@@ -114,14 +114,11 @@ func (w *witness) confirm() {
 			byToken[t.token] = append(byToken[t.token], i)
 		}
 	}
-	var before []keyspace.Holder
+	var before Hold
 	w.began = make([]time.Time, len(w.states)+1)
 	for k, s := range w.states {
 		for _, h := range s.Holders {
-			if slices.ContainsFunc(before, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
-				continue
-			}
-			if w.flags[h.ID] {
+			if before.has(h.ID) || w.flags[h.ID] {
 				continue
 			}
 			mine := byToken[h.ID]
@@ -131,7 +128,7 @@ func (w *witness) confirm() {
 				t.won, t.unsure, w.began[k] = true, len(w.users[h.ID]) > 1, t.at
 			}
 		}
-		before = s.Holders
+		before = s
 	}
 }
 
