@@ -92,30 +92,24 @@ func monitor(ctx context.Context, rdb Client, window time.Duration, read func(li
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	err = readMonitor(conn, o, window, read)
+	lines := bufio.NewReaderSize(conn, maxMonitorLine)
+	if err = beginMonitor(conn, lines, o); err == nil {
+		err = conn.SetDeadline(time.Now().Add(window))
+	}
+	if err == nil {
+		err = read(lines)
+	}
 	if err != nil && ctx.Err() != nil { // it has closed the connection
 		return ctx.Err()
 	}
 	return err
 }
 
-// readMonitor runs MONITOR on a connection.
-func readMonitor(conn net.Conn, o *redis.Options, window time.Duration, read func(lines *bufio.Reader) error) error {
+// beginMonitor authenticates and starts MONITOR.
+func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 	if err := conn.SetDeadline(time.Now().Add(o.DialTimeout)); err != nil {
 		return err
 	}
-	lines := bufio.NewReaderSize(conn, maxMonitorLine)
-	if err := beginMonitor(conn, lines, o); err != nil {
-		return err
-	}
-	if err := conn.SetDeadline(time.Now().Add(window)); err != nil {
-		return err
-	}
-	return read(lines)
-}
-
-// beginMonitor authenticates and starts MONITOR.
-func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 	user, pass := o.Username, o.Password
 	var commands [][]string
 	switch {
@@ -347,25 +341,15 @@ func monitorArg(text string) (arg, rest string, ok bool) {
 	return b.String(), text[end+1:], true
 }
 
-// monitorEscapes are the characters that are a letter behind a backslash, and the letters.
-const monitorEscapes, monitorLetters = "\n\r\t\a\b", "nrtab"
-
 // monitorText returns a text as MONITOR prints it within quotation marks.
-func monitorText(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case strings.IndexByte(monitorEscapes, c) >= 0:
-			b.WriteByte('\\')
-			b.WriteByte(monitorLetters[strings.IndexByte(monitorEscapes, c)])
-		case c == '\\', c == '"':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
+func monitorText(s string) string { return monitorEscapes.Replace(s) }
+
+var monitorEscapes = func() *strings.Replacer {
+	escapes := []string{"\n", `\n`, "\r", `\r`, "\t", `\t`, "\a", `\a`, "\b", `\b`, `\`, `\\`, `"`, `\"`}
+	for c := range 256 { // of two with one character, the first counts
+		if c < ' ' || c > '~' {
+			escapes = append(escapes, string([]byte{byte(c)}), fmt.Sprintf(`\x%02x`, c))
 		}
 	}
-	return b.String()
-}
+	return strings.NewReplacer(escapes...)
+}()
