@@ -26,7 +26,7 @@ import (
 // check has been received.
 type requests struct {
 	next      time.Time            // local time: no check before
-	queue     []string             // keys to check, the longest holds first
+	queue     []*candidate         // locks to check, the longest holds first
 	busy      map[string]time.Time // keys with a recent request, and when it was found, on the local clock
 	found     []request            // that a change may still explain
 	mark      int                  // the mark after which no such change can be reported,
@@ -156,7 +156,7 @@ func (w *Watcher) keysToCheck(now time.Time) (keys []string) {
 	this := now.Unix()
 	ready := func(key string) bool {
 		k, known := w.locks.known[key]
-		return known && w.mayHideWaiters(key, k) && lastOwn(k.touched) < this
+		return known && w.mayHideWaiters(k) && lastOwn(k.touched) < this
 	}
 	for key, at := range r.busy {
 		switch {
@@ -172,7 +172,7 @@ func (w *Watcher) keysToCheck(now time.Time) (keys []string) {
 		r.refillAt = local.Add(time.Duration(len(w.locks.known)) * refillPause)
 	}
 	for ; len(keys) < maxChecks && len(r.queue) > 0; r.queue = r.queue[1:] {
-		key := r.queue[0]
+		key := r.queue[0].lock.Key
 		if _, busy := r.busy[key]; !busy && ready(key) {
 			keys = append(keys, key)
 		}
@@ -180,32 +180,23 @@ func (w *Watcher) keysToCheck(now time.Time) (keys []string) {
 	return keys
 }
 
-// locksWithHiddenWaiters returns the keys of the held locks whose waiters are not stored, the
-// longest holds first.
-func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
-	type hold struct {
-		key string
-		age time.Duration
-	}
-	var all []hold
-	for key, k := range w.locks.known {
-		if w.mayHideWaiters(key, k) {
-			all = append(all, hold{key, k.lock.Age(now).Duration})
+// locksWithHiddenWaiters returns the held locks whose waiters are not stored, the longest holds
+// first.
+func (w *Watcher) locksWithHiddenWaiters(now time.Time) (all []*candidate) {
+	for _, k := range w.locks.known {
+		if w.mayHideWaiters(k) {
+			all = append(all, k)
 		}
 	}
-	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(b.age, a.age) })
-	keys := make([]string, len(all))
-	for i, h := range all {
-		keys[i] = h.key
-	}
-	return keys
+	slices.SortFunc(all, func(a, b *candidate) int { return cmp.Compare(b.lock.Age(now).Duration, a.lock.Age(now).Duration) })
+	return all
 }
 
 // mayHideWaiters reports whether clients may wait for a lock that are not stored with it, and
 // whether the idle time of its key would show them.
-func (w *Watcher) mayHideWaiters(key string, k *candidate) bool {
+func (w *Watcher) mayHideWaiters(k *candidate) bool {
 	l := k.lock
-	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !(k.format.ShowsWaiters && !k.format.MayPoll) && !k.shared && !k.standsIn() && w.locks.companions[key] == "" &&
+	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !(k.format.ShowsWaiters && !k.format.MayPoll) && !k.shared && !k.standsIn() && w.locks.companions[l.Key] == "" &&
 		!w.onOtherNode(l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 
