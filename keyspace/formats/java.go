@@ -10,11 +10,9 @@ import (
 // shedlock is the format of Java's ShedLock: the start of the job and its host. A key
 // may outlive its job, until the minimum hold time ends.
 func shedlock() keyspace.Format {
-	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock@shedlock-parent-7.9.0: InternalRedisLockProvider.java",
-			"the value is ADDED:, a time, @ and a host"),
-	})
+	return stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}.anywhere(
+		about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock@shedlock-parent-7.9.0: InternalRedisLockProvider.java",
+			"the value is ADDED:, a time, @ and a host"))
 }
 
 func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {

@@ -106,12 +106,7 @@ func isLocktopCompanion(key, part string) bool {
 // Reading all long strings for longer labels would cost too much.
 const maxLabel = 127
 
-func probeLocktop(_, first string) keyspace.Confidence {
-	if strings.Contains(first, "~") {
-		return keyspace.Certain
-	}
-	return keyspace.No
-}
+var probeLocktop = probeIf(keyspace.Certain, func(first string) bool { return strings.Contains(first, "~") })
 
 func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	h, ok := locktopHolder(e.Value, e.Now)

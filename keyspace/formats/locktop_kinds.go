@@ -2,6 +2,7 @@ package formats
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +21,13 @@ func locktopRW() keyspace.Format {
 		ShowsWaiters: true,
 		Attempts:     attempts(byScript(1, 2, 3)),
 		Type:         "hash",
-		Probe:        probeLocktopRW,
-		Related:      locktopBeside("fence", "waiters"),
-		Decode:       decodeLocktopRW,
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			token, reader := strings.CutPrefix(first, rwReader)
+			_, ours := locktopHolder(token, time.Time{})
+			return reader && ours || slices.Contains([]string{"v", "w", "q", "s", "t"}, first)
+		}),
+		Related: locktopBeside("fence", "waiters"),
+		Decode:  decodeLocktopRW,
 		Actions: &keyspace.Actions{
 			Keys: lockKey,
 			Args: func(l keyspace.Lock) []string {
@@ -46,17 +51,6 @@ const (
 	rwReader = "r:"
 	rwFormat = "locktop-rw-1"
 )
-
-func probeLocktopRW(_, first string) keyspace.Confidence {
-	switch first {
-	case "v", "w", "q", "s", "t":
-		return keyspace.Certain
-	}
-	if _, ok := locktopHolder(strings.TrimPrefix(first, rwReader), time.Time{}); ok && strings.HasPrefix(first, rwReader) {
-		return keyspace.Certain
-	}
-	return keyspace.No
-}
 
 func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{Kind: keyspace.RW, Fence: locktopFence(e)}

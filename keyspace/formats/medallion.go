@@ -55,12 +55,10 @@ func medallionReadersLock() keyspace.Format {
 	}
 }
 
-func probeMedallion(_, first string) keyspace.Confidence {
-	if _, ok := medallionToken(first, time.Time{}); ok || len(first) >= probeBytes {
-		return keyspace.Certain
-	}
-	return keyspace.No
-}
+var probeMedallion = probeIf(keyspace.Certain, func(first string) bool {
+	_, ok := medallionToken(first, time.Time{})
+	return ok || len(first) >= probeBytes
+})
 
 // medallionWriterLock is the format of the library's read/write lock with a writer, or
 // with a waiting writer and no readers.

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,11 +131,7 @@ func magento() keyspace.Format {
 }
 
 func magentoField(name string) bool {
-	switch name {
-	case "lock", "pid", "wait", "data", "req", "writes":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"lock", "pid", "wait", "data", "req", "writes"}, name)
 }
 
 // symfony is the format of PHP's symfony/lock: a zset of holders with their deadlines,
