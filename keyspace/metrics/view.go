@@ -14,7 +14,7 @@ import (
 type view struct {
 	groups   map[groupID]groupGauges
 	findings findings
-	copies   map[copyState]int        // of Redlocks; nil if there are none
+	copies   map[copyState]int        // of Redlocks
 	locks    map[keyspace.ID]lockView // of Options.Locks
 	classes  map[classID]classGauges
 	waiting  map[keyspace.ID]waiting // by lock of a class; without the locks for which no client waits
@@ -55,19 +55,18 @@ const (
 // newView counts what r shows.
 func newView(r Reading, o Options) view {
 	v := view{
-		groups: make(map[groupID]groupGauges), findings: make(findings),
+		groups: make(map[groupID]groupGauges), findings: make(findings), copies: make(map[copyState]int),
 		locks: make(map[keyspace.ID]lockView), classes: make(map[classID]classGauges), waiting: make(map[keyspace.ID]waiting),
 	}
 	blind := make(map[string]bool)
 	for _, n := range r.Nodes {
 		blind[n.Addr] = n.AskBlind != ""
 	}
-	for i := range r.Locks {
-		l := r.Locks[i]
+	for _, l := range r.Locks {
 		v.addLock(l, r.At)
 		v.addCopies(l.Votes)
 		if slices.Contains(o.Locks, l.Key) {
-			v.addListed(l, r.At)
+			v.addListed(l)
 		}
 		if o.Classes {
 			id := classID{l.DB, keyspace.ClassOf(l.Key)}
@@ -115,14 +114,12 @@ func (v *view) addLock(l *keyspace.Lock, now time.Time) {
 
 // addListed adds a lock of Options.Locks. Of several servers with the key, one holder is
 // enough.
-func (v *view) addListed(l *keyspace.Lock, now time.Time) {
-	switch l.State(now) {
-	case keyspace.Free, keyspace.Waiting:
-		if id := l.ID().OnAnyNode(); !v.locks[id].held {
-			v.locks[id] = lockView{}
-		}
-	default:
-		v.locks[l.ID().OnAnyNode()] = lockView{held: true, deadline: l.Expires, since: since(l)}
+func (v *view) addListed(l *keyspace.Lock) {
+	id := l.ID().OnAnyNode()
+	if len(l.Holders) > 0 {
+		v.locks[id] = lockView{held: true, deadline: l.Expires, since: since(l)}
+	} else if !v.locks[id].held {
+		v.locks[id] = lockView{}
 	}
 }
 
@@ -130,9 +127,6 @@ func (v *view) addListed(l *keyspace.Lock, now time.Time) {
 func (v *view) addCopies(votes []keyspace.Vote) {
 	if len(votes) == 0 {
 		return
-	}
-	if v.copies == nil {
-		v.copies = make(map[copyState]int)
 	}
 	most := mostFrequent(votes)
 	for _, vote := range votes {
