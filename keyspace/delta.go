@@ -34,8 +34,7 @@ func MergeDeltas(deltas []Delta) Delta {
 	d := deltas[len(deltas)-1]
 	last := make(map[ID]*Lock) // gone: nil = gone
 	for i := range deltas {
-		for j := range deltas[i].Locks {
-			l := deltas[i].Locks[j]
+		for _, l := range deltas[i].Locks {
 			last[l.ID()] = l
 		}
 		for _, id := range deltas[i].Gone {

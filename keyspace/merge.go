@@ -11,9 +11,9 @@ import (
 
 // Part is what one of several servers, or of several databases, has reported.
 type Part struct {
-	Snapshot
-	Addr string // host:port
-	Err  error  // why the snapshot is missing or incomplete
+	Snapshot        // empty if there is none
+	Addr     string // host:port
+	Err      error  // why the snapshot is missing or incomplete
 }
 
 // Seen reports whether there is a snapshot, even of a part of the server.
@@ -34,9 +34,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 	s.Complete = true
 	for _, p := range parts {
 		s.addNodesOf(p)
-		if p.Seen() {
-			s.addSnapshot(p.Snapshot)
-		}
+		s.addSnapshot(p.Snapshot)
 	}
 	s.Locks = allLocks(parts)
 	if o.Mode == "cluster" {
@@ -65,9 +63,7 @@ func allLocks(parts []Part) []*Lock {
 	}
 	var all []*Lock
 	for _, p := range parts {
-		if p.Seen() {
-			all = append(all, p.Locks...)
-		}
+		all = append(all, p.Locks...)
 	}
 	slices.SortFunc(all, CompareLocks)
 	return all
@@ -83,9 +79,7 @@ func (s *Snapshot) dropMovedTwice(parts []Part) {
 	slices.SortStableFunc(latest, func(a, b Part) int { return b.At.Compare(a.At) })
 	s.Locks = nil
 	for _, p := range latest {
-		if p.Seen() {
-			s.Locks = append(s.Locks, p.Locks...)
-		}
+		s.Locks = append(s.Locks, p.Locks...)
 	}
 	s.Locks = UniqueLocks(s.Locks)
 	slices.SortFunc(s.Locks, CompareLocks)
