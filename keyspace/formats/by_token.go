@@ -250,17 +250,14 @@ func (t token) confidence(key string, expires bool) keyspace.Confidence {
 }
 
 // dashed parses a UUID with dashes.
-func dashed(s string) (uuid.UUID, bool) {
-	if len(s) != 36 || s[8] != '-' {
-		return uuid.UUID{}, false
-	}
-	id, err := uuid.Parse(s)
-	return id, err == nil
-}
+func dashed(s string) (uuid.UUID, bool) { return uuidOf(s, 36) }
 
 // undashed parses 32 hexadecimal digits.
-func undashed(s string) (uuid.UUID, bool) {
-	if len(s) != 32 {
+func undashed(s string) (uuid.UUID, bool) { return uuidOf(s, 32) }
+
+// uuidOf parses a UUID that is n bytes long.
+func uuidOf(s string, n int) (uuid.UUID, bool) {
+	if len(s) != n {
 		return uuid.UUID{}, false
 	}
 	id, err := uuid.Parse(s)
