@@ -3,6 +3,7 @@ package keyspace
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -102,12 +103,7 @@ func (h *History) At(t time.Time) (Snapshot, bool) {
 	if !t.Before(h.last.At) {
 		return h.last, true
 	}
-	n, _ := slices.BinarySearchFunc(h.deltas, t, func(c Delta, t time.Time) int {
-		if c.At.After(t) {
-			return +1
-		}
-		return -1
-	})
+	n := sort.Search(len(h.deltas), func(i int) bool { return h.deltas[i].At.After(t) })
 	return applyDeltas(h.base, h.deltas[:n]), true
 }
 

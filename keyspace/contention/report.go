@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"locktop/keyspace"
@@ -254,12 +255,7 @@ func blame(f Past, n names) (all []blamed) {
 		}
 	}
 	for i, w := range f.Waits {
-		first, _ := slices.BinarySearchFunc(held, w.From.At, func(h Hold, t time.Time) int {
-			if h.At.After(t) {
-				return 1
-			}
-			return -1
-		})
+		first := sort.Search(len(held), func(k int) bool { return held[k].At.After(w.From.At) })
 		for k := max(first-1, 0); k < len(held) && held[k].At.Before(w.To.At); k++ {
 			from, until := keyspace.Later(held[k].At, w.From.At), w.To.At
 			if k == 0 {
