@@ -16,25 +16,18 @@ type conn struct {
 	network  *Network
 	deadline atomic.Int64  // of reads, in Unix nanoseconds; 0 = none
 	moved    chan struct{} // capacity 1: the deadline has changed, or a packet has arrived
-
-	// Only Read uses these.
-	arrived []byte // not yet delivered
-	failed  error  // the error after arrived
+	over     gate          // open: the connection has ended for the client
 
 	// network.mu guards what follows.
-	due      time.Time // of arrived
-	sent     int       // number of packets
+	sent     int // number of packets
 	received int
 	held     []byte    // written, but held back; sent by Heal
 	leaving  []packet  // written, but delayed; a goroutine runs send
-	inbox    []packet  // read by the pump
-	last     time.Time // due time of the newest packet of the pump
+	inbox    []packet  // from the server, and not yet delivered
+	last     time.Time // due time of the newest packet of the inbox
 	pumping  bool      // pump reads packets as they arrive
-	closed   chan struct{}
-	over     bool // closed is closed
-	broken   bool // by Cut
-	gone     bool // the underlying connection is closed
-	doomed   bool // a write was lost while the clients were suspended
+	broken   bool      // by Cut
+	doomed   bool      // a write was lost while the clients were suspended
 }
 
 // packet is the data of one write or read, with the time of its delivery.
@@ -65,7 +58,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	case c.broken:
 		n.mu.Unlock()
 		return 0, io.ErrClosedPipe
-	case c.over:
+	case c.over.isOpen():
 	case !due.IsZero() || len(c.leaving) > 0:
 		c.leaving = append(c.leaving, packet{due: due, data: bytes.Clone(p)})
 		if len(c.leaving) == 1 {
@@ -109,7 +102,7 @@ func (c *conn) send() {
 			c.leaving = c.leaving[1:]
 		}
 	}
-	if c.over && len(c.held) == 0 {
+	if c.over.isOpen() && len(c.held) == 0 {
 		_ = c.hangUp()
 	}
 }
@@ -126,54 +119,70 @@ func (c *conn) Read(p []byte) (int, error) {
 	switch {
 	case c.broken:
 		return 0, io.EOF
-	case c.over:
+	case c.over.isOpen():
 		return count, net.ErrClosed
 	}
 	return count, err
 }
 
+// read delivers the first packet of the inbox when it is due and the replies flow. It returns
+// an error if the deadline, which may change meanwhile, passes first, or if the connection ends.
 func (c *conn) read(p []byte) (int, error) {
-	if len(c.arrived) == 0 && c.failed == nil {
-		if count, err, done := c.receive(p); done {
-			return count, err
+	n := c.network
+	for !c.over.isOpen() {
+		n.mu.Lock()
+		if len(c.inbox) == 0 && n.delay != nil {
+			c.pump()
+		}
+		if len(c.inbox) == 0 && !c.pumping {
+			n.mu.Unlock()
+			if count, err, done := c.receive(p); done {
+				return count, err
+			}
+			continue
+		}
+		replies, hurry, wait := n.replies, n.hurry, forever
+		if replies.isOpen() {
+			replies = nil
+			if len(c.inbox) > 0 {
+				wait = time.Until(c.inbox[0].due)
+			}
+		}
+		if wait <= 0 {
+			defer n.mu.Unlock()
+			return c.take(p)
+		}
+		n.mu.Unlock()
+		if err := c.pause(replies, hurry, wait); err != nil {
+			return 0, err
 		}
 	}
-	if err := c.await(); err != nil {
-		return 0, err
+	return 0, net.ErrClosed
+}
+
+// take moves bytes of the first packet to p. network.mu must be held.
+func (c *conn) take(p []byte) (count int, err error) {
+	first := &c.inbox[0]
+	count = copy(p, first.data)
+	if first.data = first.data[count:]; len(first.data) == 0 {
+		err = first.err
+		c.inbox = c.inbox[1:]
 	}
-	count := copy(p, c.arrived)
-	c.arrived = c.arrived[count:]
-	if len(c.arrived) > 0 {
-		return count, nil
-	}
-	err := c.failed
-	c.failed = nil
 	return count, err
 }
 
-// receive takes the next packet; done means that it was read into p without delay.
+// receive reads a packet into p; done is false if it is held back, in the inbox.
 func (c *conn) receive(p []byte) (count int, err error, done bool) {
-	n := c.network
-	n.mu.Lock()
-	if n.delay != nil {
-		c.pump()
-	}
-	pumping := c.pumping
-	n.mu.Unlock()
-	if pumping {
-		err := c.takeIn()
-		return 0, err, err != nil
-	}
 	count, err = c.Conn.Read(p)
+	n := c.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	due := n.due(c.received)
+	c.received++
 	if due.IsZero() && n.replies.isOpen() || count == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-		c.received++
 		return count, err, true
 	}
-	c.received++
-	c.arrived, c.failed, c.due = bytes.Clone(p[:count]), err, due
+	c.store(packet{due, bytes.Clone(p[:count]), err})
 	if err == nil {
 		c.pump() // the server can send more, as into a socket buffer
 	}
@@ -192,7 +201,10 @@ func (c *conn) pump() {
 		buf := make([]byte, 16<<10)
 		for {
 			count, err := c.Conn.Read(buf)
-			c.store(packet{data: bytes.Clone(buf[:count]), err: err})
+			c.network.mu.Lock()
+			c.store(packet{c.network.due(c.received), bytes.Clone(buf[:count]), err})
+			c.received++
+			c.network.mu.Unlock()
 			if err != nil {
 				return
 			}
@@ -200,18 +212,13 @@ func (c *conn) pump() {
 	}()
 }
 
-// store adds a packet to the inbox.
+// store adds a packet to the inbox. network.mu must be held.
 func (c *conn) store(p packet) {
-	n := c.network
-	n.mu.Lock()
-	p.due = n.due(c.received)
-	c.received++
 	if p.due.Before(c.last) {
 		p.due = c.last // in order, as with TCP
 	}
 	c.last = p.due
 	c.inbox = append(c.inbox, p)
-	n.mu.Unlock()
 	c.wake()
 }
 
@@ -223,52 +230,8 @@ func (c *conn) wake() {
 	}
 }
 
-// takeIn waits for the next packet from pump.
-func (c *conn) takeIn() error {
-	for {
-		c.network.mu.Lock()
-		if len(c.inbox) > 0 {
-			next := c.inbox[0]
-			c.inbox = c.inbox[1:]
-			c.due = next.due
-			c.network.mu.Unlock()
-			c.arrived, c.failed = next.data, next.err
-			return nil
-		}
-		c.network.mu.Unlock()
-		if err := c.pause(nil, nil, forever); err != nil {
-			return err
-		}
-	}
-}
-
 // forever is longer than any wait for a packet.
 const forever = 24 * time.Hour
-
-// await waits until the arrived data is due and the replies flow. It returns an error if
-// the deadline, which may change meanwhile, passes first, or if the connection is
-// closed.
-func (c *conn) await() error {
-	for {
-		n := c.network
-		n.mu.Lock()
-		over, replies, hurry, wait := c.over, n.replies, n.hurry, time.Until(c.due)
-		n.mu.Unlock()
-		switch {
-		case over:
-			return net.ErrClosed
-		case !replies.isOpen():
-			wait = forever
-		case wait <= 0:
-			return nil
-		default:
-			replies = nil
-		}
-		if err := c.pause(replies, hurry, wait); err != nil {
-			return err
-		}
-	}
-}
 
 // pause waits until the gate opens, hurry is closed, wait is over, or the deadline
 // changes.
@@ -285,7 +248,7 @@ func (c *conn) pause(g gate, hurry chan struct{}, wait time.Duration) error {
 	case <-hurry:
 	case <-time.After(min(wait, left)):
 	case <-c.moved:
-	case <-c.closed:
+	case <-c.over:
 		return net.ErrClosed
 	}
 	return nil
@@ -316,7 +279,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (c *conn) Close() error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
-	c.end()
+	c.over.open() // wakes Read for good
 	if len(c.held)+len(c.leaving) == 0 {
 		return c.hangUp()
 	}
@@ -326,20 +289,11 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// end wakes Read for good. network.mu must be held.
-func (c *conn) end() {
-	if !c.over {
-		c.over = true
-		close(c.closed)
-	}
-}
-
 // hangUp closes the underlying connection. network.mu must be held.
 func (c *conn) hangUp() error {
-	if c.gone {
+	if _, open := c.network.conns[c]; !open {
 		return nil
 	}
-	c.gone = true
 	delete(c.network.conns, c)
 	return c.Conn.Close()
 }
@@ -351,7 +305,7 @@ func (c *conn) flush() {
 	}
 	c.deliver(c.held)
 	c.held = nil
-	if c.over && len(c.leaving) == 0 {
+	if c.over.isOpen() && len(c.leaving) == 0 {
 		_ = c.hangUp()
 	}
 }
@@ -365,7 +319,7 @@ func (c *conn) deliver(data []byte) {
 
 // hurry makes all delayed packets due. network.mu must be held.
 func (c *conn) hurry() {
-	c.due, c.last = time.Time{}, time.Time{}
+	c.last = time.Time{}
 	for _, packets := range [][]packet{c.leaving, c.inbox} {
 		for i := range packets {
 			packets[i].due = time.Time{}
@@ -377,7 +331,7 @@ func (c *conn) hurry() {
 // held.
 func (c *conn) cut() {
 	c.held, c.leaving, c.broken = nil, nil, true
-	c.end()
+	c.over.open()
 	_ = c.hangUp()
 }
 

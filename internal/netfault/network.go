@@ -217,7 +217,7 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: far, network: n, moved: make(chan struct{}, 1), closed: make(chan struct{})}
+	c := &conn{Conn: far, network: n, moved: make(chan struct{}, 1), over: make(gate)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.conns[c] = struct{}{}

@@ -141,12 +141,15 @@ func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
 				io.WriteString(far, reply)
 				written++
 			}
+			far.Close()
 		}()
 		synctest.Wait()
 		check.Equal(t, near.(*conn).NetConn(), nil, "while they are held back go-redis inspects")
 		check.True(t, written == 3 && len(replies) == 0, "the server wrote %d of 3 replies, %d arrived", written, len(replies))
 		w.Heal()
 		check.Equal(t, <-replies+<-replies+<-replies, "onetwothree")
+		_, more := <-replies
+		check.True(t, !more, "the end of the server is lost")
 	})
 }
 
@@ -272,8 +275,7 @@ func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 		}
 		io.WriteString(near, "last words")
 		near.Close()
-		got := make([]byte, 10)
-		_, err := io.ReadFull(far, got)
+		got, err := io.ReadAll(far)
 		check.True(t, err == nil && string(got) == "last words", "closing lost what was on its way: %q, %v", got, err)
 	})
 }
@@ -356,9 +358,7 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	n.FreezeReplies()
 	io.WriteString(far, "two")
 	io.WriteString(near, "three")
-	if got := <-requests; got != "three" {
-		t.Fatalf("the server got %q", got)
-	}
+	check.Equal(t, <-requests, "three", "the server")
 	n.Partition()
 	io.WriteString(near, "four")
 	select {
