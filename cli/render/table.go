@@ -25,33 +25,6 @@ type Column struct {
 	Spare int // a table that is still too wide omits the column with the greatest number; 0: never
 }
 
-// lockColumn is a column of the table of locks.
-type lockColumn struct {
-	Column
-	cell func(View, keyspace.Lock) string
-}
-
-// columns returns the columns for p. They include the database if there are several.
-func columns(p View) []lockColumn {
-	all := []lockColumn{
-		{Column{"LOCK", 20, 0}, func(_ View, l keyspace.Lock) string { return ShortKey(l.Key) }},
-		{Column{"DB", 0, 0}, func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.DB) }},
-		{Column{"KIND", 0, 2}, func(_ View, l keyspace.Lock) string { return string(l.Kind) }},
-		{Column{"FORMAT", 9, 1}, func(_ View, l keyspace.Lock) string { return l.Format }},
-		{Column{"OWNER", 9, 0}, func(_ View, l keyspace.Lock) string { return owner(l) }},
-		{Column{"DEPTH", 0, 3}, func(_ View, l keyspace.Lock) string { return l.DepthText() }},
-		{Column{"WAIT", 0, 0}, func(p View, l keyspace.Lock) string { return waiting(l, p.At) }},
-		{Column{"HELD", 0, 0}, func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }},
-		{Column{"TTL", 0, 0}, func(p View, l keyspace.Lock) string { return Left(l, p.At) }},
-		{Column{"STATE", 0, 0}, func(p View, l keyspace.Lock) string { return string(l.State(p.At)) }},
-		{Column{"FINDINGS", 8, 0}, func(p View, l keyspace.Lock) string { return findingIDs(p.Findings[l.ID()]) }},
-	}
-	if !p.Databases {
-		all = slices.Delete(all, 1, 2)
-	}
-	return all
-}
-
 // showWaiters has the names of the formats that show their waiters.
 var showWaiters = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
@@ -85,10 +58,18 @@ func (v View) HidesWaiters(addr string) bool {
 // Table prints a header and one lock per line, with lines up to width cells if
 // possible; a width of 0 means no limit.
 func Table(w io.Writer, p View, width int) error {
-	cols := columns(p)
-	rows := Each(p.Locks, func(l *keyspace.Lock) []string { return Each(cols, func(c lockColumn) string { return c.cell(p, *l) }) })
+	cols := []Column{{"LOCK", 20, 0}, {"DB", 0, 0}, {"KIND", 0, 2}, {"FORMAT", 9, 1}, {"OWNER", 9, 0}, {"DEPTH", 0, 3},
+		{"WAIT", 0, 0}, {"HELD", 0, 0}, {"TTL", 0, 0}, {"STATE", 0, 0}, {"FINDINGS", 8, 0}}
+	rows := Each(p.Locks, func(l *keyspace.Lock) []string {
+		return []string{ShortKey(l.Key), strconv.Itoa(l.DB), string(l.Kind), l.Format, owner(*l), l.DepthText(),
+			waiting(*l, p.At), heldSpan(*l, p.At), Left(*l, p.At), string(l.State(p.At)), findingIDs(p.Findings[l.ID()])}
+	})
+	if !p.Databases {
+		const db = 1
+		cols, rows = slices.Delete(cols, db, db+1), Each(rows, func(row []string) []string { return slices.Delete(row, db, db+1) })
+	}
 	var out strings.Builder
-	Rows(&out, Each(cols, func(c lockColumn) Column { return c.Column }), rows, width)
+	Rows(&out, cols, rows, width)
 	fmt.Fprintf(&out, "%s\n", total(p))
 	return Written(w, out.String())
 }
@@ -164,33 +145,34 @@ func narrow(cols []Column, natural []int, width int) []int {
 	if width == 0 {
 		return widths
 	}
-	excess, slack := -2-width, 0
-	for i, w := range widths {
-		excess += w + 2
-		if cols[i].Least > 0 {
-			slack += max(0, w-cols[i].Least)
+	least := slices.Clone(natural)
+	for i, c := range cols {
+		if c.Least > 0 {
+			least[i] = min(c.Least, natural[i])
 		}
 	}
-	for excess > slack {
+	for excess(least, width) > 0 {
 		i := nextToOmit(cols, widths)
 		if i < 0 {
 			break
 		}
-		excess -= widths[i] + 2
-		if cols[i].Least > 0 {
-			slack -= max(0, widths[i]-cols[i].Least)
-		}
-		widths[i] = 0
+		widths[i], least[i] = 0, 0
 	}
-	for i := len(cols) - 1; i >= 0; i-- {
-		if cols[i].Least == 0 || excess <= 0 {
-			continue
-		}
-		give := max(0, min(excess, widths[i]-cols[i].Least))
-		widths[i] -= give
-		excess -= give
+	for i := range slices.Backward(cols) {
+		widths[i] -= max(0, min(excess(widths, width), widths[i]-least[i]))
 	}
 	return widths
+}
+
+// excess returns by how many cells a line of columns of these widths exceeds a width.
+func excess(widths []int, width int) int {
+	cells := -2 - width
+	for _, w := range widths {
+		if w > 0 {
+			cells += w + 2
+		}
+	}
+	return cells
 }
 
 // nextToOmit returns the next column to omit, or -1.
