@@ -65,7 +65,7 @@ func (r *screenRun) demo(ctx context.Context, clients int, real bool, scene stri
 	}
 	defer log.close()
 	return r.show(ctx, tui.Config{
-		Source: s.selected(source), Store: (&rawReader{selection: s, client: source.ClientOf}).Stored, Load: d.Load,
+		Source: s.selected(source), Store: s.storedOn(source.ClientOf), Load: d.Load,
 		Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(), Title: d.Title,
 		Executor: release.NewExecutor(d.Clients, formats.All(), log),
 	})

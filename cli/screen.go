@@ -263,7 +263,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, 
 		return tui.Config{}, err
 	}
 	w := tui.Config{
-		Source: s.selected(source), Store: (&rawReader{selection: &s, client: t.ClientOf}).Stored,
+		Source: s.selected(source), Store: s.storedOn(t.ClientOf),
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
 		Title: t.Title, Connector: g.Connect, RedisCLI: t.RedisCLI(),
 		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/order"
@@ -195,59 +196,34 @@ func executorOf(t *connect.Target, log *auditLog, s *selection) *release.Executo
 	return release.NewExecutor(t.Clients, s.formats(), log.as(t.User()))
 }
 
-// rawReader reads stored keys for the screen. It is safe for concurrent use.
-type rawReader struct {
-	selection *selection
-	client    func(addr string, db int) inspect.Client // nil: there is none
-
-	mu       sync.Mutex
-	scanners map[inspect.Client]*inspect.Scanner
-}
-
-// Stored returns the keys of a lock from every server that may have it. It returns
-// an error only if no server answers.
-func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
-	addrs := []string{l.Node}
-	if len(l.Votes) > 0 {
-		addrs = nil
-		for _, vote := range l.Votes {
-			addrs = append(addrs, vote.Node)
+// storedOn returns what reads the keys of a lock from every server that may have it, and returns an
+// error only if no server answers. client returns the client of a server; nil if there is none.
+func (s *selection) storedOn(client func(addr string, db int) inspect.Client) tui.Store {
+	return func(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
+		addrs := []string{l.Node}
+		if len(l.Votes) > 0 {
+			addrs = render.Each(l.Votes, func(v keyspace.Vote) string { return v.Node })
 		}
+		var all []tui.RawEntry
+		var failed []error
+		for _, addr := range addrs {
+			rdb := client(addr, l.DB)
+			if rdb == nil {
+				continue
+			}
+			sight, err := inspect.NewScanner(rdb, s.keyOptions(l.DB)).ReadKey(ctx, l.Key)
+			if err != nil {
+				failed = append(failed, err)
+			}
+			for _, e := range sight.Entries {
+				all = append(all, tui.RawEntry{Node: addr, Entry: e})
+			}
+		}
+		if len(failed) == len(addrs) {
+			return nil, errors.Join(failed...)
+		}
+		return all, nil
 	}
-	var all []tui.RawEntry
-	var failed []error
-	for _, addr := range addrs {
-		rdb := v.client(addr, l.DB)
-		if rdb == nil {
-			continue
-		}
-		sight, err := v.scanner(rdb, l.DB).ReadKey(ctx, l.Key)
-		if err != nil {
-			failed = append(failed, err)
-		}
-		for _, e := range sight.Entries {
-			all = append(all, tui.RawEntry{Node: addr, Entry: e})
-		}
-	}
-	if len(failed) == len(addrs) {
-		return nil, errors.Join(failed...)
-	}
-	return all, nil
-}
-
-// scanner returns the scanner for one client.
-func (v *rawReader) scanner(rdb inspect.Client, db int) *inspect.Scanner {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	s := v.scanners[rdb]
-	if s == nil {
-		s = inspect.NewScanner(rdb, v.selection.keyOptions(db))
-		if v.scanners == nil {
-			v.scanners = make(map[inspect.Client]*inspect.Scanner)
-		}
-		v.scanners[rdb] = s
-	}
-	return s
 }
 
 // clientFinder finds the clients of holders for the screen. It is safe for concurrent use.
