@@ -128,7 +128,6 @@ func (f *monitorFlag) flags() *pflag.FlagSet {
 type monitored struct {
 	tui.Source
 	begin   func() *monitoring
-	end     func()           // ends MONITOR
 	run     *monitoring      // the newest one that has begun
 	next    chan *monitoring // that begins; nil = none does
 	took    time.Duration    // for the last look at the waiters
@@ -141,7 +140,7 @@ func (f *monitorFlag) monitored(ctx context.Context, r *reading, source tui.Sour
 		return source, nil
 	}
 	within, end := context.WithCancel(context.WithoutCancel(ctx))
-	m := &monitored{Source: source, end: end}
+	m := &monitored{Source: source}
 	m.begin = func() *monitoring {
 		run := newMonitoring(r)
 		run.err = run.start(within, maxMonitorTime, false)
@@ -152,11 +151,9 @@ func (f *monitorFlag) monitored(ctx context.Context, r *reading, source tui.Sour
 		end()
 		return nil, m.run.err
 	}
-	return r.target.Source(func(inspect.Client, string, int) inspect.Source { return m }), nil
+	r.target.OnClose(end)
+	return m, nil
 }
-
-// Close ends MONITOR.
-func (m *monitored) Close() { m.end() }
 
 // Snapshot implements [tui.Source]. It looks at the waiters once a second, with many locks less often.
 func (m *monitored) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {

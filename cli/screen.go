@@ -160,12 +160,12 @@ func (r *screenRun) show(ctx context.Context, w tui.Config) error {
 	r.look.applyTo(&w)
 	w.Keys, w.Commands = r.look.configured.Keys, rowCommands(r.look.configured)
 	w.Input, w.Output = r.in, r.out
-	w.Clipboard, w.Frames, w.Runner = clipboard{r.out}.Copy, saveFrame, programs{r.program}.Command
+	w.Clipboard, w.Frames, w.Runner = r.copyText, saveFrame, r.userCommand
 	if w.Formats == nil {
 		w.Formats = formats.All()
 	}
 	if r.look.notify {
-		w.Notifier = notifier{r.out}.Notify
+		w.Notifier = r.notify
 	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
@@ -284,20 +284,17 @@ func (g *connector) close() {
 	}
 }
 
-// clipboard is the clipboard of the user's terminal, also over SSH. It receives
-// text by an escape sequence (OSC 52). Some terminals ignore the sequence.
-type clipboard struct{ terminal io.Writer }
-
 // tmuxAnswers is the time that tmux has to accept a text.
 const tmuxAnswers = time.Second
 
-// Copy puts a text into the clipboard.
+// copyText puts a text into the clipboard of the user's terminal, also over SSH, by an
+// escape sequence (OSC 52). Some terminals ignore the sequence.
 //
 // By default tmux ignores the sequence and does not pass it to its terminal.
-// Copy therefore loads the text into a buffer of tmux, which tmux sends to its
-// terminal. If tmux does not answer, Copy sends both forms of the sequence: at
+// copyText therefore loads the text into a buffer of tmux, which tmux sends to its
+// terminal. If tmux does not answer, copyText sends both forms of the sequence: at
 // most one of them takes effect.
-func (c clipboard) Copy(text string) error {
+func (o output) copyText(text string) error {
 	sequence := osc52.New(text)
 	send := sequence.String()
 	switch {
@@ -309,7 +306,7 @@ func (c clipboard) Copy(text string) error {
 		send = sequence.Screen().String()
 	}
 	// One write, so that no frame comes between the parts.
-	if _, err := io.WriteString(c.terminal, send); err != nil {
+	if _, err := io.WriteString(o.out, send); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
 	return nil
@@ -351,14 +348,11 @@ func saveFrame(name string, data []byte) (string, error) {
 	return "", fmt.Errorf("save: 100 files of this second exist already")
 }
 
-// programs runs programs of the user in the terminal of the screen.
-type programs struct{ program *program }
-
-// Command implements [tui.Runner].
-func (r programs) Command(ctx context.Context, args []string) tea.ExecCommand {
+// userCommand implements [tui.Runner].
+func (p *program) userCommand(ctx context.Context, args []string) tea.ExecCommand {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.program.in, r.program.out, r.program.out
-	return &userProgram{Cmd: cmd, program: r.program, ctx: ctx}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.in, p.out, p.out
+	return &userProgram{Cmd: cmd, program: p, ctx: ctx}
 }
 
 // userProgram is a run of a program of the user. It has the terminal itself, and not what
@@ -396,13 +390,10 @@ func (u *userProgram) Run() error {
 	return err
 }
 
-// notifier notifies the user through the terminal, also over SSH.
-type notifier struct{ terminal io.Writer }
-
-// Notify rings the bell, and sends the text as a notice to the desktop by OSC 9 and OSC 777. A
-// terminal ignores the sequences that it does not know. Within tmux they reach its terminal only
-// with allow-passthrough; tmux shows the bell.
-func (n notifier) Notify(text string) error {
+// notify rings the bell of the terminal, also over SSH, and sends the text as a notice to the desktop
+// by OSC 9 and OSC 777. A terminal ignores the sequences that it does not know. Within tmux they reach
+// its terminal only with allow-passthrough; tmux shows the bell.
+func (o output) notify(text string) error {
 	text = "locktop: " + strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r):
@@ -419,7 +410,7 @@ func (n notifier) Notify(text string) error {
 	case os.Getenv("STY") != "":
 		sequence = ""
 	}
-	if _, err := io.WriteString(n.terminal, "\a"+sequence); err != nil { // one write, so that no frame comes between
+	if _, err := io.WriteString(o.out, "\a"+sequence); err != nil { // one write, so that no frame comes between
 		return fmt.Errorf("notify: %w", err)
 	}
 	return nil

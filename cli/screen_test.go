@@ -159,7 +159,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 	t.Setenv("TMUX", strings.TrimSpace(term.tmux("display-message", "-p", "#{socket_path},#{pid},0"))) // as for a program in it
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
-	check.NoError(t, (clipboard{&out}).Copy(text))
+	check.NoError(t, output{out: &out}.copyText(text))
 	check.Equal(t, term.tmux("show-buffer"), text, "tmux has")
 	check.True(t, out.Len() == 0, "its terminal was told %q besides", out.String())
 }
@@ -167,7 +167,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
 	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
 	var out bytes.Buffer
-	check.NoError(t, (clipboard{&out}).Copy("key"))
+	check.NoError(t, output{out: &out}.copyText("key"))
 	want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"
 	check.True(t, out.String() == want, "sent %q, want %q", out.String(), want)
 }
@@ -182,7 +182,7 @@ func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
 		t.Setenv("TMUX", c.tmux)
 		t.Setenv("STY", c.sty)
 		var out strings.Builder
-		err := (notifier{&out}).Notify("a; b\x1b]0;x\a\u009d")
+		err := output{out: &out}.notify("a; b\x1b]0;x\a\u009d")
 		check.True(t, err == nil && out.String() == c.want, "%q, want %q: %v", out.String(), c.want, err)
 	}
 }

@@ -40,7 +40,7 @@ func (t *Target) Writer() (rdb inspect.Client, failover func(context.Context) er
 	default:
 		return t.Client, nil, nil
 	}
-	t.onClose(func() { _ = rdb.Close() })
+	t.OnClose(func() { _ = rdb.Close() })
 	return rdb, failover, nil
 }
 

@@ -49,9 +49,9 @@ func newTarget(r *Resolved) *Target {
 	}
 	if r.tunnel != nil {
 		t.Title += " through " + r.tunnel.host
-		t.onClose(r.tunnel.leave)
+		t.OnClose(r.tunnel.leave)
 	}
-	t.onClose(t.servers.close)
+	t.OnClose(t.servers.close)
 	if r.mode == "cluster" {
 		t.Cluster = inspect.NewCluster(func(addr string) (inspect.Client, error) {
 			e := seed
@@ -74,7 +74,7 @@ func (t *Target) Sources(start func(rdb inspect.Client, addr string, db int) ins
 		}
 		delete(running, e)
 	}
-	t.onClose(func() {
+	t.OnClose(func() {
 		mu.Lock()
 		defer mu.Unlock()
 		for e := range running {
@@ -113,7 +113,7 @@ func (t *Target) Sources(start func(rdb inspect.Client, addr string, db int) ins
 func (t *Target) Source(start func(rdb inspect.Client, addr string, db int) inspect.Source) inspect.Source {
 	source := start(t.Client, t.seeds[0].addr, t.DB)
 	if c, ok := source.(interface{ Close() }); ok {
-		t.onClose(c.Close)
+		t.OnClose(c.Close)
 	}
 	return source
 }
@@ -213,8 +213,8 @@ func Distinct[C interface {
 	return nil
 }
 
-// onClose makes Close call f.
-func (t *Target) onClose(f func()) {
+// OnClose makes Close call f.
+func (t *Target) OnClose(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closers = append(t.closers, f)
