@@ -71,7 +71,7 @@ orders of the same locks can deadlock.`,
   locktop contention --order --for 10m`,
 		Args: cobra.ArbitraryArgs,
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
-		r.match = append(r.match, args...)
+		r.scan.Match = append(r.scan.Match, args...)
 		return p.contention(ctx, r, o)
 	}, o.flags())
 }

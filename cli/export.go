@@ -242,7 +242,7 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 	if err != nil {
 		return err
 	}
-	t.selection.meter = &t.meter
+	t.selection.scan.Meter = &t.meter
 	t.open, t.source = open, t.selection.selected(t.selection.watchOf(open, t.selection.optionsOf(open)))
 	return nil
 }

@@ -96,7 +96,7 @@ func completeKeys(c *connect.Flags, s *selection) cobra.CompletionFunc {
 		}
 		defer t.Close()
 		s.databases = c.AllDatabases()
-		s.match = []string{strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(begin) + "*"}
+		s.scan.Match = []string{strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(begin) + "*"}
 		snap, _ := s.scanOf(t, nil).Snapshot(ctx)
 		for _, l := range s.filter(snap).Locks {
 			if word, ok := shell.Word(l.Key); ok && !strings.HasPrefix(word, `"`) && len(keys) < completionKeys {

@@ -58,7 +58,7 @@ locks, and on a replica that has lost its master.`,
   locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
 		Args: cobra.ArbitraryArgs,
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
-		r.match = append(r.match, args...)
+		r.scan.Match = append(r.scan.Match, args...)
 		return p.list(ctx, r.target, &r.selection, o)
 	}, o.flags())
 }

@@ -175,7 +175,7 @@ func (e *export) record() error {
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
 		}
-		t.recording, t.selection.past = w, w.Past().Lock
+		t.recording, t.selection.scan.Past = w, w.Past().Lock
 	}
 	return nil
 }

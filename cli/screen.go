@@ -208,9 +208,9 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 		}
 	}
 	if v.Match != "" {
-		s.match = nil
+		s.scan.Match = nil
 		if v.Match != "*" {
-			s.match = []string{v.Match}
+			s.scan.Match = []string{v.Match}
 		}
 	}
 	if err := g.writeFlags.check(c); err != nil {
@@ -256,7 +256,7 @@ func (g *connector) replace(t *connect.Target) {
 // config returns the configuration of the screen for a target.
 func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, error) {
 	s := g.selection
-	s.ownReads, s.rescans = new(inspect.OwnReads), new(atomic.Int64)
+	s.scan.OwnReads, s.scan.Rescans = new(inspect.OwnReads), new(atomic.Int64)
 	options := s.optionsOf(t)
 	source, err := g.monitor.monitored(ctx, &reading{selection: s, target: t}, s.watchOf(t, options))
 	if err != nil {
@@ -266,7 +266,7 @@ func (g *connector) config(ctx context.Context, t *connect.Target) (tui.Config, 
 		Source: s.selected(source), Store: s.storedOn(t.ClientOf),
 		Finder: &clientFinder{target: t, options: options}, Formats: s.formats(),
 		Title: t.Title, Connector: g.Connect, RedisCLI: t.RedisCLI(),
-		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.rescans.Add(1) },
+		Writer: g.allowWrite, Production: g.writeFlags.production, Rescan: func() { s.scan.Rescans.Add(1) },
 	}
 	if g.writeFlags.write {
 		w.Executor = executorOf(t, g.log, &s)

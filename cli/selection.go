@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ import (
 
 // selection holds the flags that select locks.
 type selection struct {
-	match  []string
+	scan   inspect.ScanOptions // what all scans have in common
 	lock   []string
 	format string
 	owner  string
@@ -34,16 +33,12 @@ type selection struct {
 
 	snoozedOrders []string // of a context; see order.Graph
 
-	databases bool              // more than one; lines for people name the database
-	meter     *inspect.Meter    // adds up what the commands cost; may be nil
-	past      inspect.Past      // what an earlier process knew; may be nil
-	ownReads  *inspect.OwnReads // of single keys; nil if this process reads none while it watches
-	rescans   *atomic.Int64     // see inspect.ScanOptions; may be nil
+	databases bool // more than one; lines for people name the database
 }
 
 func (s *selection) flags() *pflag.FlagSet {
 	set := flagSection("Selection")
-	set.StringArrayVar(&s.match, "match", nil, "only keys that match this `glob`; may be repeated")
+	set.StringArrayVar(&s.scan.Match, "match", nil, "only keys that match this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "only locks of the format with this `name`; locktop formats lists them")
 	set.StringVar(&s.owner, "owner", "", "only locks of this `holder`, by its label, its token, or the client in its token")
 	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; GLOB=owner:FIELD,until:FIELD says what fields of a hash or a JSON object mean: owner, mode, count, since or until; may be repeated")
@@ -103,7 +98,8 @@ func (s *selection) formats() []keyspace.Format { return formats.WithUserPattern
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: s.formats(), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads, Rescans: s.rescans}
+	o := s.scan
+	o.Formats, o.DB, o.Overdue, o.Budget = s.formats(), db, s.limits, pace
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}
