@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -208,7 +207,7 @@ func downReason(err error) metrics.DownReason {
 		return metrics.Resolution
 	case isTLS(err):
 		return metrics.TLS
-	case timeout && isDial(err):
+	case timeout && failedTo(err, "dial"):
 		return metrics.ConnectTimeout
 	case timeout, errors.Is(err, context.DeadlineExceeded):
 		return metrics.ReplyTimeout
@@ -216,24 +215,22 @@ func downReason(err error) metrics.DownReason {
 		return metrics.Refused
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		return metrics.Closed
-	case isDial(err):
+	case failedTo(err, "dial"):
 		return metrics.Unreachable
 	default:
 		return metrics.OtherReason
 	}
 }
 
-// isDial reports whether there was no connection.
-func isDial(err error) bool {
+// failedTo reports whether an error is of an operation of the network.
+func failedTo(err error, operation string) bool {
 	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
+	return ok && op.Op == operation
 }
 
 // isTLS reports whether the two sides did not agree on TLS.
 func isTLS(err error) bool {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)
-	_, alert := errors.AsType[tls.AlertError](err)
-	return certificate || authority || record || alert
+	return certificate || record || failedTo(err, "remote error") // of an alert, whose type is not exported
 }

@@ -268,7 +268,7 @@ func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 		metrics.Refused:        {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.ENOENT)},
 		metrics.ReplyTimeout:   {read(os.ErrDeadlineExceeded), context.DeadlineExceeded},
 		metrics.Closed:         {io.EOF, read(syscall.ECONNRESET), net.ErrClosed},
-		metrics.TLS:            {tls.RecordHeaderError{Msg: "x"}, &tls.CertificateVerificationError{Err: errors.New("x")}, &net.OpError{Op: "remote error", Err: tls.AlertError(42)}},
+		metrics.TLS:            {tls.RecordHeaderError{Msg: "x"}, &tls.CertificateVerificationError{Err: errors.New("x")}, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}},
 		metrics.OtherReason:    {errors.New("x")},
 	} {
 		for _, err := range errs {
