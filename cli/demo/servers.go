@@ -73,10 +73,9 @@ func (g *Servers) startEmbedded(_ context.Context, n int) error {
 			return err
 		}
 		link := netfault.New(e.Dial)
-		inside := server.NewClient(e.Addr(), server.ClientOptions{Dial: e.Dial})
-		g.stop = append(g.stop, func() { _ = inside.Close(); e.Close() })
+		g.stop = append(g.stop, e.Close)
 		g.add(e.Addr(), link.Dial)
-		power = append(power, switchableServer{link, inside})
+		power = append(power, switchableServer{e, link})
 	}
 	g.Power = power
 	return nil
@@ -87,8 +86,8 @@ func (g *Servers) startEmbedded(_ context.Context, n int) error {
 type embeddedServers []switchableServer
 
 type switchableServer struct {
-	link   *netfault.Network
-	inside server.Client // direct connection, without the network
+	*server.Embedded
+	link *netfault.Network
 }
 
 // Down implements [loadgen.NodeController].
@@ -99,11 +98,9 @@ func (s embeddedServers) Down(node int) error {
 }
 
 // Up implements [loadgen.NodeController].
-func (s embeddedServers) Up(ctx context.Context, node int, empty bool) error {
+func (s embeddedServers) Up(_ context.Context, node int, empty bool) error {
 	if empty {
-		if err := s[node-1].inside.FlushAll(ctx).Err(); err != nil {
-			return err
-		}
+		s[node-1].Redis.FlushAll()
 	}
 	s[node-1].link.Refuse(nil)
 	return nil

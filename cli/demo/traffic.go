@@ -103,11 +103,8 @@ func (a *fakeOwner) step(ctx context.Context, rdb server.Client) error {
 	return nil
 }
 
-// Replies of PTTL that are not a time.
-const (
-	noKey = time.Duration(-2)
-	noTTL = time.Duration(-1)
-)
+// noKey is the reply of PTTL for a key that does not exist.
+const noKey = time.Duration(-2)
 
 // acquire acquires the lock of the sample for a new owner.
 func (a *fakeOwner) acquire(ctx context.Context, rdb server.Client) error {
@@ -143,7 +140,7 @@ func (a *fakeOwner) renew(ctx context.Context, rdb server.Client) error {
 		if err != nil {
 			return err
 		}
-		if left == noKey || left == noTTL {
+		if left < 0 { // it has no TTL, or is gone
 			continue
 		}
 		if err := rdb.PExpire(ctx, key, a.sample.TTL).Err(); err != nil {
