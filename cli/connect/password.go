@@ -362,9 +362,16 @@ func (s *secret) schedule() {
 	})
 }
 
-// subscribe returns the credentials for a new connection and passes later ones to the
-// listener, until unsubscribe. user is for a source that names none.
-func (s *secret) subscribe(l auth.CredentialsListener, user string) (auth.Credentials, auth.UnsubscribeFunc, error) {
+// userSecret is a secret for the connections of one user, if its source names none. It implements
+// [auth.StreamingCredentialsProvider].
+type userSecret struct {
+	*secret
+	user string
+}
+
+// Subscribe returns the credentials for a new connection and passes later ones to the
+// listener, until unsubscribe.
+func (s userSecret) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	now, fresh := s.last()
@@ -375,10 +382,10 @@ func (s *secret) subscribe(l auth.CredentialsListener, user string) (auth.Creden
 		}
 	}
 	s.mu.Lock()
-	s.listeners[l] = user
+	s.listeners[l] = s.user
 	s.mu.Unlock()
 	s.schedule()
-	now = now.withUser(user)
+	now = now.withUser(s.user)
 	return auth.NewBasicCredentials(now.user, now.pass), func() error {
 		s.mu.Lock()
 		delete(s.listeners, l)
@@ -396,16 +403,4 @@ func (s *secret) now(ctx context.Context) (credentials, error) {
 		return now, nil
 	}
 	return s.ask(ctx, nil)
-}
-
-// userSecret is a secret for the connections of one user. It implements
-// [auth.StreamingCredentialsProvider].
-type userSecret struct {
-	*secret
-	user string
-}
-
-// Subscribe implements [auth.StreamingCredentialsProvider].
-func (s userSecret) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
-	return s.subscribe(l, s.user)
 }
