@@ -174,10 +174,8 @@ func (p *player) now() time.Time {
 	if !p.paused {
 		at = at.Add(time.Duration(float64(time.Since(p.since)) * p.speed))
 	}
-	if _, last := p.reader.Span(); at.After(last) {
-		return last
-	}
-	return at
+	_, last := p.reader.Span()
+	return keyspace.Earliest(at, last)
 }
 
 // rebase makes the current position the new start. The caller must hold the mutex.
@@ -204,12 +202,7 @@ func (p *player) Seek(to time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first, last := p.reader.Span()
-	switch {
-	case to.Before(first):
-		to = first
-	case to.After(last):
-		to = last
-	}
+	to = keyspace.Earliest(keyspace.Later(to, first), last)
 	p.from, p.since, p.shown = to, time.Now(), time.Time{}
 }
 
