@@ -155,14 +155,14 @@ func typeName(f *pflag.Flag) string {
 		return "number of a database, or all"
 	case "overdue":
 		return "limit, like jobs:*=2h, leader=never or 30m"
+	case "budget":
+		return "share, like 2%, 10% or full"
 	}
 	switch f.Value.Type() {
 	case "int":
 		return "number"
 	case "uint16":
 		return "number from 0 to 65535"
-	case "budget":
-		return "share, like 2%, 10% or full"
 	case "duration":
 		return "duration, like 500ms or 10s"
 	case "bool", "boolfunc":

@@ -131,11 +131,12 @@ type exportRecording struct {
 }
 
 func (o *exportRecording) flags() *pflag.FlagSet {
-	o.size = recording.DefaultKeepSize
 	o.set = flagSection("Recording")
 	o.set.StringVar(&o.dir, "record", "", "record the locks, without tokens, to segments in this `directory`, for locktop replay; several targets have a directory each in it")
 	o.set.DurationVar(&o.keep, "keep", recording.DefaultKeep, "delete the segments that are older than this `time`")
-	o.set.Var(&o.size, "keep-size", "delete the oldest segments above this `size` for each target, as 500MB or 1GiB")
+	o.set.Func("keep-size", "delete the oldest segments above this `size` for each target, as 500MB or 1GiB", o.size.Set)
+	o.set.Lookup("keep-size").DefValue = fmt.Sprintf("%dGiB", recording.DefaultKeepSize>>30)
+	o.size = recording.DefaultKeepSize
 	return o.set
 }
 
@@ -211,25 +212,12 @@ func (e *export) closeRecordings() {
 // byteSize is a flag with a number of bytes. It accepts 500MB, 1GiB and plain numbers.
 type byteSize int64
 
-// byteUnits are the units of a byteSize, the largest first.
-var byteUnits = []struct {
-	name string
-	size int64
-}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1}}
-
-// String implements [pflag.Value].
-func (s *byteSize) String() string {
-	for _, u := range byteUnits {
-		if n := int64(*s) / u.size; n > 0 && n*u.size == int64(*s) {
-			return strconv.FormatInt(n, 10) + u.name
-		}
-	}
-	return "0B"
-}
-
-// Set implements [pflag.Value].
+// Set parses the value of the flag.
 func (s *byteSize) Set(text string) error {
-	for _, u := range byteUnits {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1}} {
 		number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(u.name))
 		if !ok {
 			continue
@@ -243,6 +231,3 @@ func (s *byteSize) Set(text string) error {
 	}
 	return errors.New("a size is like 500MB or 1GiB")
 }
-
-// Type implements [pflag.Value].
-func (s *byteSize) Type() string { return "size" }

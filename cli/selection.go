@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -45,7 +46,8 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.BoolVar(&s.all, "all", false, "also show keys that may be locks, except names that hundreds of keys share")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
 	set.Func("overdue", "limit of a hold as `GLOB=TIME`, like jobs:*=2h or leader=never, or 30m for all keys; may be repeated, the first match counts", s.limits.Set)
-	set.Var(&s.budget, "budget", "`share` of the server's CPU time that locktop may use, as 2% or full")
+	set.Func("budget", "`share` of the server's CPU time that locktop may use, as 2% or full", s.budget.Set)
+	set.Lookup("budget").DefValue = fmt.Sprint(100*inspect.DefaultShare, "%")
 	return set
 }
 
@@ -182,14 +184,6 @@ func (l *limits) Set(s string) error {
 // use. Zero means the default.
 type budget float64
 
-// String returns the value as the flag accepts it.
-func (b *budget) String() string {
-	if *b == 1 {
-		return "full"
-	}
-	return strconv.FormatFloat(100*b.share(), 'f', -1, 64) + "%"
-}
-
 // Set parses the value of the flag.
 func (b *budget) Set(s string) error {
 	if s == "full" {
@@ -204,10 +198,7 @@ func (b *budget) Set(s string) error {
 	return nil
 }
 
-// Type returns the name of the type for error messages.
-func (b *budget) Type() string { return "budget" }
-
 // pace returns a new inspect.Budget with this share.
-func (b *budget) pace() *inspect.Budget { return inspect.NewBudget(b.share()) }
-
-func (b *budget) share() float64 { return cmp.Or(float64(*b), inspect.DefaultShare) }
+func (b budget) pace() *inspect.Budget {
+	return inspect.NewBudget(cmp.Or(float64(b), inspect.DefaultShare))
+}
