@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,10 +71,7 @@ func (p output) record(ctx context.Context, source tui.Source, o recordOptions, 
 		return fmt.Errorf("record: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	recCtx, stop := ctx, context.CancelFunc(func() {})
-	if o.duration > 0 {
-		recCtx, stop = context.WithTimeout(ctx, o.duration)
-	}
+	recCtx, stop := context.WithTimeout(ctx, cmp.Or(o.duration, never))
 	defer stop()
 	last, n, err := p.recordUntil(recCtx, source, recording.NewWriter(f, o.redact), o.every)
 	if err != nil {

@@ -50,10 +50,8 @@ func (o *fitOptions) check(args []string) error {
 		return usageErrorf("", "--from fits a scenario, and %s names another one", args[0])
 	case o.json && (o.from != "" || len(args) > 0):
 		return usageErrorf("", "--json prints the list of scenarios: a scenario is YAML")
-	case o.window < 0:
-		return usageErrorf("", "--for must not be negative")
 	}
-	return nil
+	return checkFor(o.window)
 }
 
 // fitScenario prints the scenario that fits a part of a recording.

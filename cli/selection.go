@@ -160,7 +160,7 @@ var formatNames = sync.OnceValue(func() []string {
 // limits is the value of --overdue: the ages at which holds are overdue.
 type limits []inspect.Overdue
 
-// never is longer than any hold.
+// never is longer than any hold, and any run.
 const never time.Duration = math.MaxInt64
 
 // Set adds a limit. The glob may contain =, the duration may not.

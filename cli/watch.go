@@ -70,10 +70,7 @@ A finding about a lock or a risk for all locks is printed once, with advice.`,
 }
 
 func (p output) watch(ctx context.Context, t *connect.Target, s *selection, o watchOptions) error {
-	watchCtx, stop := ctx, context.CancelFunc(func() {})
-	if o.duration > 0 {
-		watchCtx, stop = context.WithTimeout(ctx, o.duration)
-	}
+	watchCtx, stop := context.WithTimeout(ctx, cmp.Or(o.duration, never))
 	defer stop()
 	var source eventSource
 	if t.Many {
