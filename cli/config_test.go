@@ -67,7 +67,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 	var c connect.Flags
 	check.NoError(t, c.FlagSet().Parse([]string{"--context", "prod"}))
 	may := writeFlags{}
-	err := applyContext(&c, &s, &look, &may)
+	_, err := applyContext(&c, &s, &look, &may)
 	check.True(t, err == nil && may.production && look.theme == "mono", "%v, %+v, %+v", err, may, look)
 	may.write = true
 	err = may.check(&c)

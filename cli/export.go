@@ -202,11 +202,8 @@ func (e *export) addTargets(c *connect.Flags, s selection) error {
 // prepare applies the context of the flags and names the target: by its context, or by
 // its address.
 func (t *exportTarget) prepare() error {
-	of, err := t.flags.Context()
+	of, err := applyContext(t.flags, &t.selection, nil, nil)
 	if err != nil {
-		return err
-	}
-	if err := applyContext(t.flags, &t.selection, nil, nil); err != nil {
 		return err
 	}
 	t.selection.databases = t.flags.AllDatabases()

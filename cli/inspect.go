@@ -87,7 +87,7 @@ func completeKeys(c *connect.Flags, s *selection) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) (keys []cobra.Completion, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		if len(args) > 0 || applyContext(c, s, nil, nil) != nil || c.Interactive() {
+		if _, err := applyContext(c, s, nil, nil); err != nil || len(args) > 0 || c.Interactive() {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		t, err := new(connect.Session).Open(ctx, c, connect.Prompt{})

@@ -105,7 +105,7 @@ func (r *screenRun) check() error { return errors.Join(r.selection.check(), r.lo
 // run shows the screen for the servers of the flags.
 func (r *screenRun) run(ctx context.Context, may writeFlags, own *ownLoad) error {
 	c := &r.flags
-	if err := applyContext(c, &r.selection, &r.look, &may); err != nil {
+	if _, err := applyContext(c, &r.selection, &r.look, &may); err != nil {
 		return err
 	}
 	if err := errors.Join(r.check(), may.check(c)); err != nil {

@@ -56,7 +56,7 @@ func (p *program) readCommand(cmd *cobra.Command, check func() error, run func(c
 // complete is readCommand for a run that may write, too.
 func (p *program) complete(cmd *cobra.Command, r *reading, check func() error, run func(context.Context, *reading, []string) error, sets ...*pflag.FlagSet) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if err := applyContext(&r.flags, &r.selection, nil, r.may); err != nil {
+		if _, err := applyContext(&r.flags, &r.selection, nil, r.may); err != nil {
 			return err
 		}
 		if err := cmp.Or(check(), r.selection.check()); err != nil {
@@ -75,33 +75,33 @@ func (p *program) complete(cmd *cobra.Command, r *reading, check func() error, r
 	return withFlags(cmd, append([]*pflag.FlagSet{r.flags.FlagSet(), r.selection.flags()}, sets...)...)
 }
 
-// applyContext applies the context of the flags, if they name one. Its theme applies
+// applyContext applies the context of the flags, if they name one, and returns it. Its theme applies
 // only without a flag; its locks and limits add to those of the flags. look and may may
 // be nil.
-func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeFlags) error {
+func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeFlags) (connect.Context, error) {
 	of, err := c.Context()
 	if err != nil {
-		return err
+		return of, err
 	}
 	s.lock = append(s.lock, of.Locks...)
 	s.snoozedOrders = of.Orders
 	for _, text := range of.Overdue {
 		if err := s.limits.Set(text); err != nil {
-			return usageErrorf("", "%w", overdueError(of, err))
+			return of, usageErrorf("", "%w", overdueError(of, err))
 		}
 	}
 	if look != nil && look.theme == "" {
 		look.theme = of.Theme
 	}
 	if may == nil {
-		return nil
+		return of, nil
 	}
 	if of.ReadOnly {
 		may.readOnly = of.Name
 	}
 	may.production = may.production || of.Production
 	may.auditLog = cmp.Or(may.auditLog, of.AuditLog)
-	return nil
+	return of, nil
 }
 
 // overdueError returns the error for a limit of a context.

@@ -106,7 +106,7 @@ func ParseConfiguration(path string, r io.Reader) (*Configuration, error) {
 func (c *Configuration) Path() string { return c.path }
 
 // CheckContexts returns an error for a value of a context that is wrong whatever the flags say.
-// check returns an error for a key whose values only the caller knows; it may be nil.
+// check returns an error for a key whose values only the caller knows.
 func (c *Configuration) CheckContexts(check func(Context) (key string, err error)) error {
 	for _, name := range definedNames(c.Contexts) {
 		s := c.Contexts[name]
