@@ -23,8 +23,8 @@ type Flags struct {
 	port              uint16
 	user, pass        string
 	askPass           bool
-	passwordFlags
-	db database
+	command, file     string // that print or have a password that may change
+	db                database
 	topologyFlags
 	ssh       string // host that reaches the servers; "": none is needed
 	security  tlsFlags
@@ -48,7 +48,8 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")
 	set.StringVarP(&c.pass, "pass", "a", "", "`password`; others can read it in the process list")
 	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
-	c.passwordFlags.addTo(set)
+	set.StringVar(&c.command, "password-command", "", "`command` that prints the password, or JSON; each new connection runs it")
+	set.StringVar(&c.file, "password-file", "", "`file` with the password, or JSON; each new connection reads it")
 	set.StringVar(&c.user, "user", "", "ACL user `name`")
 	set.FuncP("db", "n", "database `number`, or all", c.db.Set)
 	c.security.addTo(set)

@@ -18,20 +18,11 @@ import (
 
 	"github.com/charmbracelet/x/term"
 	"github.com/redis/go-redis/v9/auth"
-	"github.com/spf13/pflag"
 
 	"locktop/internal/humanize"
 	"locktop/internal/shell"
 	"locktop/tui/widget"
 )
-
-// passwordFlags says where a password that may change comes from.
-type passwordFlags struct{ command, file string }
-
-func (s *passwordFlags) addTo(set *pflag.FlagSet) {
-	set.StringVar(&s.command, "password-command", "", "`command` that prints the password, or JSON; each new connection runs it")
-	set.StringVar(&s.file, "password-file", "", "`file` with the password, or JSON; each new connection reads it")
-}
 
 // passwordWays are the flags that give a password.
 var passwordWays = []string{"pass", "askpass", "password-command", "password-file"}
