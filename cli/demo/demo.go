@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"locktop/internal/server"
@@ -75,16 +76,10 @@ func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
 	if err := d.Load.Start(); err != nil {
 		return err
 	}
-	playing, leave := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		traffic.run(playing)
-	}()
-	d.stop = append(d.stop, func() {
-		leave()
-		<-done
-	})
+	within, leave := context.WithCancel(ctx)
+	var playing sync.WaitGroup
+	playing.Go(func() { traffic.run(within) })
+	d.stop = append(d.stop, playing.Wait, leave) // the newest first
 	return nil
 }
 
