@@ -57,13 +57,10 @@ func (c *client) run(stay context.Context) error {
 			break
 		}
 		arrived, open := c.fleet.schedule.next(stay)
-		if stay.Err() != nil {
-			if open {
-				c.fleet.schedule.giveBack(arrived)
-			}
-			break
-		}
 		if !open {
+			if stay.Err() != nil {
+				break
+			}
 			arrived = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()

@@ -17,13 +17,12 @@ import (
 // goroutine, and a late client knows when its arrival was due. All methods are safe for
 // concurrent use.
 type schedule struct {
-	mu       sync.Mutex
-	periods  []ratePeriod  // in order of time; the last one is current
-	random   *rand.Rand    // source of the distances; nil = every distance is 1
-	ahead    []float64     // marks not drawn yet, in order
-	last     float64       // the largest mark so far
-	returned []float64     // marks of clients that left before their arrival
-	changed  chan struct{} // closed when the rate changes
+	mu      sync.Mutex
+	periods []ratePeriod  // in order of time; the last one is current
+	random  *rand.Rand    // source of the distances; nil = every distance is 1
+	ahead   []float64     // marks not drawn yet, or of clients that left before their arrival, in order
+	last    float64       // the largest mark so far
+	changed chan struct{} // closed when the rate changes
 }
 
 // ratePeriod is a period with one rate.
@@ -37,7 +36,6 @@ type ratePeriod struct {
 type arrival struct {
 	due  time.Time
 	late bool // it was due before a client drew it
-	mark float64
 }
 
 // newSchedule returns a schedule of even arrivals or, with a random source, of Poisson
@@ -94,12 +92,6 @@ func (s *schedule) due(mark float64) time.Time {
 
 // draw returns the mark of the next arrival.
 func (s *schedule) draw() float64 {
-	if n := len(s.returned); n > 0 {
-		first := slices.Index(s.returned, slices.Min(s.returned))
-		mark := s.returned[first]
-		s.returned = slices.Delete(s.returned, first, first+1)
-		return mark
-	}
 	if len(s.ahead) == 0 {
 		s.extend()
 	}
@@ -113,13 +105,6 @@ func (s *schedule) extend() {
 	s.ahead = append(s.ahead, s.last)
 }
 
-// giveBack returns an arrival, so that another client can draw it.
-func (s *schedule) giveBack(a arrival) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.returned = append(s.returned, a.mark)
-}
-
 // next draws the next arrival, waits until it is due, and returns it. Open is false if
 // the model is closed, if it becomes closed before the arrival is due, or if stay ends.
 func (s *schedule) next(stay context.Context) (a arrival, open bool) {
@@ -131,26 +116,22 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 	mark := s.draw()
 	for first := true; ; first = false {
 		if stay.Err() != nil || s.closed() && s.reached(time.Now()) < mark {
-			s.returned = append(s.returned, mark)
+			at, _ := slices.BinarySearch(s.ahead, mark)
+			s.ahead = slices.Insert(s.ahead, at, mark) // another client can draw it
 			return arrival{}, false
 		}
 		due, changed := s.due(mark), s.changed
 		wait := time.Until(due)
 		if wait <= 0 {
-			return arrival{due, first && wait < -time.Millisecond, mark}, true
+			return arrival{due, first && wait < -time.Millisecond}, true
 		}
 		s.mu.Unlock()
-		slept := false
 		select {
 		case <-time.After(wait):
-			slept = true
 		case <-stay.Done():
 		case <-changed:
 		}
 		s.mu.Lock()
-		if slept {
-			return arrival{due, false, mark}, true
-		}
 	}
 }
 
@@ -163,7 +144,7 @@ func (s *schedule) backlog(now time.Time) (n int64, oldest time.Time) {
 	if len(marks) == 0 {
 		return 0, now
 	}
-	return int64(len(marks)), s.due(slices.Min(marks))
+	return int64(len(marks)), s.due(marks[0])
 }
 
 // unserved returns when the arrivals that have no client at now were due.
@@ -189,20 +170,8 @@ func (s *schedule) pending(now time.Time) []float64 {
 	for s.last <= reached {
 		s.extend()
 	}
-	marks := s.ahead
-	if n, _ := slices.BinarySearch(marks, math.Nextafter(reached, math.Inf(1))); n < len(marks) {
-		marks = marks[:n]
-	}
-	if len(s.returned) == 0 {
-		return marks
-	}
-	marks = slices.Clone(marks)
-	for _, mark := range s.returned {
-		if mark <= reached {
-			marks = append(marks, mark)
-		}
-	}
-	return marks
+	n, _ := slices.BinarySearch(s.ahead, math.Nextafter(reached, math.Inf(1)))
+	return s.ahead[:n]
 }
 
 // timedStep is an action at a time of a scenario.

@@ -65,14 +65,15 @@ func TestALateArrivalIsTimedFromWhenItWasDue(t *testing.T) {
 func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(1, time.Now(), nil)
-		stay, leave := context.WithCancel(t.Context())
-		go s.next(stay) // draws arrival 0, which is due at once
-		synctest.Wait()
-		go s.next(stay)
-		synctest.Wait()
-		leave()
-		synctest.Wait()
 		began := time.Now()
+		s.next(t.Context()) // draws arrival 0, which is due at once
+		for n := range 3 {  // the last one leaves first
+			stay, leave := context.WithTimeout(t.Context(), time.Duration(3-n)*time.Millisecond)
+			defer leave()
+			go s.next(stay)
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Millisecond)
 		a, open := s.next(t.Context())
 		check.True(t, open && !a.late && a.due.Equal(began.Add(time.Second)),
 			"due %s, late %t, open %t: the number of the one that left is lost", a.due.Sub(began), a.late, open)
