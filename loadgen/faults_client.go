@@ -195,7 +195,6 @@ func (c *client) reconnect() {
 // safe for concurrent use.
 type pendingFaults struct {
 	notify chan struct{} // capacity 1: a fault may have been added, or the scenario may have changed
-	none   atomic.Bool   // no fault was ever added, as for most clients
 
 	clockAhead  atomic.Int64 // a time.Duration
 	greedyUntil atomic.Int64 // a time, in Unix nanoseconds
@@ -208,7 +207,6 @@ type pendingFaults struct {
 func (p *pendingFaults) add(f Fault) {
 	p.mu.Lock()
 	p.pending = append(p.pending, f)
-	p.none.Store(false)
 	p.mu.Unlock()
 	p.wake()
 }
@@ -223,26 +221,20 @@ func (p *pendingFaults) wake() {
 
 // take removes and returns the first pending fault for which matches returns true.
 func (p *pendingFaults) take(matches func(Fault) bool) (Fault, bool) {
-	if p.none.Load() {
-		return Fault{}, false
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, f := range p.pending {
-		if matches(f) {
-			p.pending = append(p.pending[:i:i], p.pending[i+1:]...)
-			return f, true
-		}
+	i := slices.IndexFunc(p.pending, matches)
+	if i < 0 {
+		return Fault{}, false
 	}
-	return Fault{}, false
+	f := p.pending[i]
+	p.pending = slices.Delete(p.pending, i, i+1)
+	return f, true
 }
 
 // needsOwnConns reports whether a pending fault needs the client to have its own
 // connections.
 func (p *pendingFaults) needsOwnConns() bool {
-	if p.none.Load() {
-		return false
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.pending, Fault.needsOwnConns)

@@ -319,14 +319,12 @@ func (p *clientPool) victims(fault Fault, prepared int, holds func(*client) bool
 func (f *fleet) admit(place int) (*slot, error) {
 	s := f.scenario.Load()
 	number := f.clients.first + place
-	faults := &pendingFaults{notify: make(chan struct{}, 1)}
-	faults.none.Store(true)
 	c := &client{
 		number: number,
 		place:  place,
 		fleet:  f,
 		random: rand.New(rand.NewPCG(s.Seed, uint64(number))),
-		faults: faults,
+		faults: &pendingFaults{notify: make(chan struct{}, 1)},
 	}
 	if s.Lock.Kind != Exec {
 		root, err := f.baseSession(place)
