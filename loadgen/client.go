@@ -35,6 +35,9 @@ type client struct {
 	network      *network      // its own connections; nil: shared with other clients
 	replaceAfter time.Duration // after a crash; 0 = until the end of the run
 	leaked       []leak
+
+	stay    context.Context // ends when the client shall leave; then it may still hold a lock
+	dismiss func()          // ends stay
 }
 
 // leak is a lease that a fault made a client forget until a time.
@@ -43,29 +46,29 @@ type leak struct {
 	until time.Time
 }
 
-// run runs the client until stay ends. It returns the error that prevented the release
-// of its last lease, if there is one. When stay ends, the client stops waiting and
+// run runs the client until its stay ends. It returns the error that prevented the release
+// of its last lease, if there is one. When its stay ends, the client stops waiting and
 // thinking, but finishes its hold. When the fleet stops, the client also ends its work.
-func (c *client) run(stay context.Context) error {
+func (c *client) run() error {
 	var unreleased error
 	failures := 0
 	<-c.fleet.greeted
-	pause(stay, c.fleet.scenario.Load().firstThink(c.place))
-	for stay.Err() == nil {
+	pause(c.stay, c.fleet.scenario.Load().firstThink(c.place))
+	for c.stay.Err() == nil {
 		if err := c.applyFaults(); err != nil {
 			unreleased = err
 			break
 		}
-		arrived, open := c.fleet.schedule.next(stay)
+		arrived, open := c.fleet.schedule.next(c.stay)
 		if !open {
-			if stay.Err() != nil {
+			if c.stay.Err() != nil {
 				break
 			}
 			arrived = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
 		next := choose(c.random, s, c.fleet.keys.picker)
-		how, err := c.round(stay, next, arrived)
+		how, err := c.round(next, arrived)
 		unreleased = nil
 		switch how {
 		case unconfirmed:
@@ -74,7 +77,7 @@ func (c *client) run(stay context.Context) error {
 		case failed:
 			failures++
 		case crashed, died:
-			c.waitReplacement(stay)
+			c.waitReplacement()
 		default:
 			failures = 0
 		}
@@ -82,7 +85,7 @@ func (c *client) run(stay context.Context) error {
 		if open || time.Now().UnixNano() < c.faults.greedyUntil.Load() { // the client is greedy
 			think = 0
 		}
-		pause(stay, max(think, backoff(failures)))
+		pause(c.stay, max(think, backoff(failures)))
 	}
 	return errors.Join(unreleased, c.releaseLeaked(time.Now().Add(maxTime)), c.session.close())
 }
@@ -165,12 +168,12 @@ func (f *fleet) tell(s step, r *round) {
 }
 
 // round runs a round and returns its outcome.
-func (c *client) round(stay context.Context, next iteration, a arrival) (outcome, error) {
-	r := &round{client: c.number, iteration: next, arrival: a, asked: time.Now(), stay: stay, ctx: stay}
+func (c *client) round(next iteration, a arrival) (outcome, error) {
+	r := &round{client: c.number, iteration: next, arrival: a, asked: time.Now(), stay: c.stay, ctx: c.stay}
 	r.names, r.keys = c.fleet.keys.of(next.key)
 	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
 		var cancel context.CancelFunc
-		r.ctx, cancel = context.WithTimeout(stay, patience)
+		r.ctx, cancel = context.WithTimeout(c.stay, patience)
 		defer cancel()
 	}
 	c.fleet.tell(asked, r)

@@ -272,7 +272,7 @@ func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 func TestAFaultInsideAHoldPrefersAClientThatHoldsNow(t *testing.T) {
 	p := clientPool{random: rand.New(rand.NewPCG(1, 2))}
 	for n := range 9 {
-		p.slots = append(p.slots, &slot{client: &client{number: n}})
+		p.all = append(p.all, &client{number: n, stay: t.Context()})
 	}
 	for range 9 {
 		got := p.victims(Fault{Kind: Crash, Clients: 1}, 5, func(c *client) bool { return c.number == 3 })

@@ -164,11 +164,11 @@ func (c *client) beforeCommand(w *network, node int, command string) func() erro
 }
 
 // waitReplacement removes a crashed client, waits for replaceAfter, and replaces the client.
-func (c *client) waitReplacement(stay context.Context) {
+func (c *client) waitReplacement() {
 	f, old := c.fleet, c.session
 	f.tasks.Go(func() { _ = old.close() }) // its network does not work
 	f.recorder.update(func(*Metrics) { f.recorder.of(c.number).state = Dead })
-	pause(stay, cmp.Or(c.replaceAfter, maxTime))
+	pause(c.stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil
 	c.reconnect()
 	f.oracle.TroubleEnded(oracle.Crash, c.number, oracle.Everybody, time.Now())

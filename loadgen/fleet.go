@@ -154,11 +154,11 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 func (f *fleet) greet() {
 	stop := context.AfterFunc(f.closing, f.cancel)
 	defer stop()
-	for _, s := range f.clients.slots {
-		if s == nil || s.client.network == nil {
+	for _, c := range f.clients.all {
+		if c == nil || c.network == nil {
 			continue // it could not start, or is no process
 		}
-		if p := s.client.network.process.Load(); p != nil {
+		if p := c.network.process.Load(); p != nil {
 			_, _ = p.Hello(f.ctx) // the first attempt of the client reports the error
 		}
 	}
@@ -216,49 +216,41 @@ type clientPool struct {
 
 	mu     sync.Mutex
 	closed bool
-	first  int     // number of the client in the first slot
-	slots  []*slot // nil = free
+	first  int       // number of the client in the first place
+	all    []*client // by place; nil = free
 	random *rand.Rand
-}
-
-// slot is the place of a client in a pool.
-type slot struct {
-	leave   context.CancelFunc
-	leaving bool // told to leave, but may still hold a lock
-	client  *client
 }
 
 // resize starts clients with admit, or tells those with the highest numbers to leave,
 // until n stay. It does not wait for them. It does nothing if the pool is closed.
-func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
+func (p *clientPool) resize(n int, admit func(place int) (*client, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil
 	}
 	staying := 0
-	for _, s := range p.slots {
-		if s != nil && !s.leaving {
+	for _, c := range p.all {
+		if c != nil && c.stay.Err() == nil {
 			staying++
 		}
 	}
 	for place := 0; staying < n; place++ {
-		if place == len(p.slots) {
-			p.slots = append(p.slots, nil)
+		if place == len(p.all) {
+			p.all = append(p.all, nil)
 		}
-		if p.slots[place] == nil {
-			s, err := admit(place)
+		if p.all[place] == nil {
+			c, err := admit(place)
 			if err != nil {
 				return err
 			}
-			p.slots[place] = s
+			p.all[place] = c
 			staying++
 		}
 	}
-	for place := len(p.slots) - 1; staying > n; place-- {
-		if s := p.slots[place]; s != nil && !s.leaving {
-			s.leaving = true
-			s.leave()
+	for place := len(p.all) - 1; staying > n; place-- {
+		if c := p.all[place]; c != nil && c.stay.Err() == nil {
+			c.dismiss()
 			staying--
 		}
 	}
@@ -269,37 +261,37 @@ func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
 func (p *clientPool) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.slots {
-		if s != nil {
-			s.client.faults.wake()
+	for _, c := range p.all {
+		if c != nil {
+			c.faults.wake()
 		}
 	}
 }
 
-// free frees the slot of a client that has ended.
+// free frees the place of a client that has ended.
 func (p *clientPool) free(place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slots[place].leave()
-	p.slots[place] = nil
+	p.all[place].dismiss()
+	p.all[place] = nil
 }
 
 // victims picks the clients that a fault affects. If the fault breaks connections, it
-// prefers the clients in the first slots, below prepared, which have their own connections. If it strikes
+// prefers the clients in the first places, below prepared, which have their own connections. If it strikes
 // inside a hold, it prefers those that hold a lock now.
 func (p *clientPool) victims(fault Fault, prepared int, holds func(*client) bool) []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var own, others []*client
-	for place, s := range p.slots {
+	for place, c := range p.all {
 		switch {
-		case s == nil || s.leaving:
+		case c == nil || c.stay.Err() != nil:
 		case fault.Client == p.first+place+1:
-			return []*client{s.client}
+			return []*client{c}
 		case fault.needsOwnConns() && place < prepared:
-			own = append(own, s.client)
+			own = append(own, c)
 		default:
-			others = append(others, s.client)
+			others = append(others, c)
 		}
 	}
 	if fault.Client > 0 {
@@ -316,7 +308,7 @@ func (p *clientPool) victims(fault Fault, prepared int, holds func(*client) bool
 }
 
 // admit starts a client.
-func (f *fleet) admit(place int) (*slot, error) {
+func (f *fleet) admit(place int) (*client, error) {
 	s := f.scenario.Load()
 	number := f.clients.first + place
 	c := &client{
@@ -338,7 +330,7 @@ func (f *fleet) admit(place int) (*slot, error) {
 			return nil, err
 		}
 	}
-	stay, leave := context.WithCancel(f.ctx)
+	c.stay, c.dismiss = context.WithCancel(f.ctx)
 	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
 		defer f.clients.free(place)
@@ -346,9 +338,9 @@ func (f *fleet) admit(place int) (*slot, error) {
 			f.recorder.of(number).present = false
 			f.recorder.count(time.Now(), func(*Second) { f.recorder.timeline.clients-- })
 		})
-		return c.run(stay)
+		return c.run()
 	})
-	return &slot{leave: leave, client: c}, nil
+	return c, nil
 }
 
 // victims returns how many clients need their own connections, because a fault of the
