@@ -189,23 +189,17 @@ func (f *fleet) heldKey(ctx context.Context) (key int, held bool) {
 	return key, held
 }
 
-// existingLock returns a random lock that exists on the first server.
+// existingLock returns a random lock that exists.
 func (j *janitor) existingLock(ctx context.Context) (key int, ok bool) {
-	order := rand.Perm(len(j.keys))
-	for part := range slices.Chunk(order, batch) {
-		pipe := j.servers[0].Pipeline()
-		found := make([]*redis.IntCmd, len(part))
-		for i, key := range part {
-			found[i] = pipe.Exists(ctx, j.keys[key])
+	ctx, found := context.WithCancel(ctx)
+	defer found()
+	keys := slices.Clone(j.keys)
+	rand.Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
+	_ = j.each(ctx, keys, func(key string) []string { return []string{key} }, redis.Pipeliner.Exists, func(name string, n int64) {
+		if n > 0 {
+			key, ok = slices.Index(j.keys, name), true
+			found()
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			return 0, false
-		}
-		for i, n := range found {
-			if n.Val() > 0 {
-				return part[i], true
-			}
-		}
-	}
-	return 0, false
+	})
+	return key, ok
 }
