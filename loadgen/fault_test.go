@@ -246,14 +246,14 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 			n, _ := far[node].Read(buf)
 			return string(buf[:n])
 		}
-		w.cut(2, false)
+		w.each(2, (*netfault.Network).Partition)
 		go io.WriteString(near[1], "to one")
 		go io.WriteString(near[2], "to two")
 		check.Equal(t, received(1), "to one")
 		check.Require(t, received(2) == "", "a packet got through")
-		w.heal(1)
+		w.each(1, (*netfault.Network).Heal)
 		check.Require(t, received(2) == "", "another node was healed")
-		go w.heal(2)
+		go w.each(2, (*netfault.Network).Heal)
 		check.Equal(t, received(2), "to two")
 	})
 }

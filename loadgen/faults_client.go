@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"locktop/internal/netfault"
 	"locktop/loadgen/oracle"
 )
 
@@ -29,7 +30,7 @@ func (c *client) applyFaults() error {
 		c.fleet.begin(f, c.number)
 		switch f.Kind {
 		case DropReplies:
-			c.partition(f, true)
+			c.partition(f, (*netfault.Network).PartitionReplies)
 		case Slow:
 			w := c.network // waitReplacement sets c.network to nil
 			w.slow(f.Delay, f.Jitter)
@@ -82,7 +83,7 @@ func (c *client) applyInHold(r *round, f Fault) (ends bool) {
 	case Leak:
 		r.how = abandoned
 	case Partition:
-		c.partition(f, false)
+		c.partition(f, (*netfault.Network).Partition)
 		return false
 	case Freeze:
 		c.freeze(c.fleet.ctx, c.network, f)
@@ -98,13 +99,13 @@ func (c *client) crash(w *network, f Fault) {
 	w.kill()
 }
 
-// partition cuts the client off for the duration of the fault.
-func (c *client) partition(f Fault, repliesOnly bool) {
+// partition cuts the client off for the duration of the fault. What was held back arrives then.
+func (c *client) partition(f Fault, cut func(*netfault.Network)) {
 	w := c.network
-	w.cut(f.Node, repliesOnly)
+	w.each(f.Node, cut)
 	over := c.fleet.recorder.trouble(c.number, Partitioned)
 	c.fleet.after(f, c.number, func() {
-		w.heal(f.Node)
+		w.each(f.Node, (*netfault.Network).Heal)
 		over()
 	})
 }

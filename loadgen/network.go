@@ -56,19 +56,6 @@ func (w *network) each(node int, f func(*netfault.Network)) {
 	}
 }
 
-// cut holds back requests and replies between the clients and a node, or only the
-// replies; node 0 = all.
-func (w *network) cut(node int, repliesOnly bool) {
-	if repliesOnly {
-		w.each(node, (*netfault.Network).PartitionReplies)
-	} else {
-		w.each(node, (*netfault.Network).Partition)
-	}
-}
-
-// heal delivers what was held back, and lets data flow again to a node; 0 = all.
-func (w *network) heal(node int) { w.each(node, (*netfault.Network).Heal) }
-
 // freeze stops a client that is a process. Otherwise it simulates clients that do not
 // run.
 func (w *network) freeze() {
