@@ -110,8 +110,14 @@ func (s Scenario) Shares(agents int) ([]Scenario, error) {
 
 // share returns the share of process i, from 0, of n.
 func (s Scenario) share(i, n int) Scenario {
-	all := s.Clients
-	s.Clients = part(all, i, n)
+	var faults []Fault
+	for _, f := range s.Faults {
+		if mine, ok := s.Share(f, i, n); ok {
+			faults = append(faults, mine)
+		}
+	}
+	s.Faults = faults
+	s.Clients = s.Part(i, n)
 	s.Rate /= float64(n)
 	s.Seed += uint64(i)
 	s.Thresholds, s.Expect = nil, nil
@@ -120,13 +126,6 @@ func (s Scenario) share(i, n int) Scenario {
 		s.Stages[j].Clients = part(s.Stages[j].Clients, i, n)
 		s.Stages[j].Rate /= float64(n)
 	}
-	var faults []Fault
-	for _, f := range s.Faults {
-		if mine, ok := f.share(i, n, all); ok {
-			faults = append(faults, mine)
-		}
-	}
-	s.Faults = faults
 	return s
 }
 
@@ -148,21 +147,17 @@ func part(total, i, n int) int { return total*(i+1)/n - total*i/n }
 // Share returns the share of process i, from 0, of n in a fault of s. ok is false if it has
 // none.
 func (s Scenario) Share(f Fault, i, n int) (share Fault, ok bool) {
-	return f.withDefaults().share(i, n, s.Clients)
-}
-
-// share is [Scenario.Share] for a run with this number of clients.
-func (f Fault) share(i, n, clients int) (Fault, bool) {
+	f = f.withDefaults()
 	if f.Kind.OnServers() || f.Agent > 0 && f.Agent != i+1 {
 		return f, false
 	}
-	switch before := clients * i / n; {
+	switch before := s.Clients * i / n; {
 	case f.Agent > 0:
 		if f.Client > 0 {
 			f.Client += (i + 1) * MaxClients
 		}
 	case f.Client > 0:
-		if f.Client <= before || f.Client > before+part(clients, i, n) {
+		if f.Client <= before || f.Client > before+s.Part(i, n) {
 			return f, false
 		}
 		f.Client += (i+1)*MaxClients - before
