@@ -53,7 +53,7 @@ func (s *session) work(last string) {
 			s.age(min(time.Since(asked), 2*pollFor))
 		}
 	}
-	s.finish()
+	s.finish(controlGone)
 }
 
 // runs reports whether the clients of the member have not ended, as far as is known.
@@ -132,7 +132,7 @@ func (s *session) giveUp(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.members {
-		if one := &s.members[i]; !one.Stopped && !one.Lost {
+		if one := &s.members[i]; one.runs() {
 			one.Lost = true
 			s.merger.Lost(i + 1)
 		}
@@ -151,14 +151,7 @@ func (s *session) strikeFaults() {
 	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.scenario.Faults[a].At, s.scenario.Faults[b].At) })
 	for _, i := range all {
 		f := s.scenario.Faults[i]
-		due := time.NewTimer(time.Until(s.began.Add(f.At - announce)))
-		select {
-		case <-due.C:
-		case <-s.asked.Done():
-			due.Stop()
-			return
-		case <-s.over.Done():
-			due.Stop()
+		if sleep(s.asked, time.Until(s.began.Add(f.At-announce))); s.asked.Err() != nil {
 			return
 		}
 		if err := s.strike(f); err != nil {
@@ -239,14 +232,18 @@ func (s *session) inject(f loadgen.Fault) error {
 	return nil
 }
 
-// finish deletes the keys of the run and ends the session.
-func (s *session) finish() {
+// finish deletes the keys of the run, waits so long for the witness, and ends the session.
+func (s *session) finish(within time.Duration) {
 	s.ask()
-	s.failed = s.keeper.Close()
+	if s.keeper != nil {
+		s.failed = s.keeper.Close()
+	}
 	s.faults.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), controlGone)
-	_ = s.witness.Close(ctx) // the results have the error
-	cancel()
+	if s.witness != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		_ = s.witness.Close(ctx) // the results have the error
+		cancel()
+	}
 	s.forget()
 	s.end()
 }
@@ -274,19 +271,11 @@ func (s *session) withdraw() {
 	_, _ = pipe.Exec(ctx) // without its plan, a ticket has no effect
 }
 
-// abandon ends a session that has not started.
+// abandon ends a session that has not started. It may have no keeper and no witness yet.
 func (s *session) abandon(why error) {
 	s.withdraw() // before the order, after which agents take the next ticket
 	_ = s.order(order{Order: orderStop, Why: why.Error()})
-	if s.keeper != nil {
-		_ = s.keeper.Close()
-	}
-	if s.witness != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTime)
-		defer cancel()
-		_ = s.witness.Close(ctx)
-	}
-	s.forget()
+	s.finish(requestTime)
 }
 
 // metrics returns the sums of all agents.
