@@ -284,9 +284,7 @@ func (c *client) work(r *round) {
 	var worked <-chan time.Time
 	began, length := time.Now(), r.drawn
 	if r.work > 0 {
-		timer := time.NewTimer(r.work)
-		defer timer.Stop()
-		worked = timer.C
+		worked = time.After(r.work)
 	}
 	var over <-chan struct{}
 	for {
