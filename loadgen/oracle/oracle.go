@@ -19,7 +19,6 @@ import (
 type Oracle struct {
 	sections []criticalSection // one per key
 	config   Config
-	anyHold  anyHold
 
 	mu           sync.Mutex // guards what follows
 	found        Violations // without evidence and explanations
@@ -27,6 +26,8 @@ type Oracle struct {
 	troubles     []Trouble // in order of their begin, or of when they became known
 	suspects     []suspect
 	explanations map[[2]string]*explanation // by violation and cause
+	holds        int                        // of sets, now
+	ended        time.Time                  // end of the newest of them
 }
 
 // Config describes the keys and the lock that an oracle checks. A nil function is not
@@ -154,7 +155,7 @@ func (o *Oracle) Enter(hold *Hold, now time.Time) {
 		o.config.Handoff(handoff)
 	}
 	if o.config.Sets {
-		o.anyHold.changed(1, time.Time{})
+		o.anyHold(1, time.Time{})
 	}
 }
 
@@ -236,7 +237,7 @@ func (v *Hold) locked(yield func(*Hold, *criticalSection) bool) {
 // Leave records that a client leaves. The caller must call it before the release.
 func (o *Oracle) Leave(v *Hold, now time.Time) {
 	if o.config.Sets {
-		o.anyHold.changed(-1, v.end(now))
+		o.anyHold(-1, v.end(now))
 	}
 	for v, s := range v.locked {
 		i := slices.Index(s.inside, v)

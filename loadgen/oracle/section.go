@@ -47,20 +47,12 @@ func (s *criticalSection) lockedBehind(now time.Time) (all time.Duration) {
 
 // full returns the first holds inside for which counts is true, as many as the limit.
 // It returns nil if there are fewer, so that another one may enter.
-func (s *criticalSection) full(counts func(*Hold) bool) []*Hold {
-	n := 0
-	for last, other := range s.inside {
-		if !counts(other) {
-			continue
-		}
-		if n++; n == s.limit {
-			all := make([]*Hold, 0, n)
-			for _, other := range s.inside[:last+1] {
-				if counts(other) {
-					all = append(all, other)
-				}
+func (s *criticalSection) full(counts func(*Hold) bool) (all []*Hold) {
+	for _, other := range s.inside {
+		if counts(other) {
+			if all = append(all, other); len(all) == s.limit {
+				return all
 			}
-			return all
 		}
 	}
 	return nil
@@ -178,8 +170,7 @@ func later(a, b time.Time) time.Time {
 // with v for a shorter time.
 func (v *Hold) longestOverlap(others []*Hold, now time.Time) (longest time.Duration, last *Hold) {
 	limit := v.section.limit
-	var two [2]time.Time
-	ends := two[:0] // the latest ends so far, as many as the limit, in descending order
+	var ends []time.Time // the latest ends so far, as many as the limit, in descending order
 	end, valid := v.end(now), 0
 	for _, other := range others {
 		if !v.conflicts(other) {
@@ -409,29 +400,21 @@ func (o *Oracle) stale(v *Hold, how Violation, now time.Time) {
 	o.keep(e)
 }
 
-// anyHold knows since when no client holds any key. Safe for concurrent use.
-type anyHold struct {
-	mu    sync.Mutex
-	holds int
-	ended time.Time // end of the newest hold
-}
-
-// changed records that a hold begins, or that one ended at a time.
-func (a *anyHold) changed(by int, ended time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.holds += by
-	a.ended = later(a.ended, ended)
+// anyHold records that a hold of any keys begins, or that one ended at a time.
+func (o *Oracle) anyHold(by int, ended time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.holds, o.ended = o.holds+by, later(o.ended, ended)
 }
 
 // lastHeld returns when a client held any key last.
-func (a *anyHold) lastHeld(now time.Time) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.holds > 0 {
+func (o *Oracle) lastHeld(now time.Time) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.holds > 0 {
 		return now
 	}
-	return a.ended
+	return o.ended
 }
 
 // Forgotten records that a fault makes the client of a hold forget to release it, so that
@@ -458,7 +441,7 @@ func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 	}
 	free := later(s.wanted, s.freed)
 	if o.config.Sets {
-		free = later(free, o.anyHold.lastHeld(now))
+		free = later(free, o.lastHeld(now))
 	}
 	if n := len(s.inside) - s.limit; n >= 0 { // the key was free when it had fewer holds than it admits
 		ends := make([]time.Time, len(s.inside))
