@@ -101,12 +101,12 @@ func (p *page) scene(r Result) {
 func (p *page) charts(r Result) {
 	seconds := r.whole()
 	p.marks = r.marks()
-	p.chart("Acquired per second", curve(seconds,
+	p.chart("Acquired per second", seconds,
 		func(s loadgen.Second) float64 { return float64(s.Acquired) },
-		func(v float64) string { return fmt.Sprintf("%.0f/s", v) }))
-	p.chart("Wait p99 per second", curve(seconds,
+		func(v float64) string { return fmt.Sprintf("%.0f/s", v) })
+	p.chart("Wait p99 per second", seconds,
 		func(s loadgen.Second) float64 { return s.Wait.P99.Seconds() },
-		func(v float64) string { return humanize.Precise(time.Duration(v * float64(time.Second))) }))
+		func(v float64) string { return humanize.Precise(time.Duration(v * float64(time.Second))) })
 	for i, m := range p.marks {
 		number := ""
 		if m.came {
@@ -119,17 +119,31 @@ func (p *page) charts(r Result) {
 	}
 }
 
-func (p *page) chart(title string, c chart) {
-	p.Put(`<h2>%v (top: %v)</h2>`, title, c.Top)
-	p.Put(`<svg viewBox="-6 -8 612 150" role="img" aria-label="%v"><polyline points="%v"/><path d="M0 120H600"/>`, title, c.Points)
-	for i := range c.Seconds {
-		if c.Seconds <= 12 || i%((c.Seconds+11)/12) == 0 {
-			p.Put(`<text x="%v" y="136">%v s</text>`, fmt.Sprintf("%.1f", x(i, c.Seconds)), i+1)
+// chart puts the curve of a figure per second, in an area of 600 by 120 points.
+func (p *page) chart(title string, seconds []loadgen.Second, of func(loadgen.Second) float64, label func(float64) string) {
+	n, top := len(seconds), 0.0
+	for _, s := range seconds {
+		top = max(top, of(s))
+	}
+	x := func(second float64) string { return fmt.Sprintf("%.1f", 600*second/float64(max(n-1, 1))) }
+	var points strings.Builder
+	for i, s := range seconds {
+		share := 0.0
+		if top > 0 {
+			share = of(s) / top
+		}
+		fmt.Fprintf(&points, "%s,%.1f ", x(float64(i)), 120*(1-share))
+	}
+	p.Put(`<h2>%v (top: %v)</h2>`, title, label(top))
+	p.Put(`<svg viewBox="-6 -8 612 150" role="img" aria-label="%v"><polyline points="%v"/><path d="M0 120H600"/>`, title, points.String())
+	for i := range n {
+		if n <= 12 || i%((n+11)/12) == 0 {
+			p.Put(`<text x="%v" y="136">%v s</text>`, x(float64(i)), i+1)
 		}
 	}
 	for i, m := range p.marks {
 		if m.came {
-			at := 600 * min(1, max(0, (m.at.Seconds()-1)/float64(max(c.Seconds-1, 1))))
+			at := 600 * min(1, max(0, (m.at.Seconds()-1)/float64(max(n-1, 1))))
 			p.Put(`<path class="mark" d="M%v 0V120"/><text x="%v" y="4">%v</text>`, fmt.Sprintf("%.1f", at), fmt.Sprintf("%.1f", at+4), i+1)
 		}
 	}
@@ -167,31 +181,4 @@ func (p *page) evidence(r Result) {
 		p.Put(`<li>%v</li>`, sentence(e, r.Metrics.Began, func(s string) string { return s }))
 	}
 	p.Put(`</ul>`)
-}
-
-// chart is a curve over the seconds of a run, in SVG points of a 600 by 120 area.
-type chart struct {
-	Points  string
-	Top     string
-	Seconds int
-}
-
-// x returns the x coordinate of second i.
-func x(i, seconds int) float64 { return 600 * float64(i) / float64(max(seconds-1, 1)) }
-
-// curve returns the chart of a figure per second.
-func curve(seconds []loadgen.Second, of func(loadgen.Second) float64, label func(float64) string) chart {
-	top := 0.0
-	for _, s := range seconds {
-		top = max(top, of(s))
-	}
-	var points strings.Builder
-	for i, s := range seconds {
-		share := 0.0
-		if top > 0 {
-			share = of(s) / top
-		}
-		fmt.Fprintf(&points, "%.1f,%.1f ", x(i, len(seconds)), 120*(1-share))
-	}
-	return chart{Points: points.String(), Top: label(top), Seconds: len(seconds)}
 }
