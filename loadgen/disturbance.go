@@ -118,8 +118,7 @@ func (f *fleet) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for server, rdb := range f.janitor.servers {
 		all.Go(func() {
-			var uncounted atomic.Int64
-			w := newNetwork(&uncounted)
+			w := newNetwork(new(atomic.Int64))
 			w.pool, w.impatient = 1, true // it does not retry
 			own, err := over(w, rdb)
 			if err != nil {

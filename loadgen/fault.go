@@ -349,13 +349,13 @@ func (f *fleet) stall(fault Fault) {
 	if fault.Node > 0 {
 		servers = servers[fault.Node-1 : fault.Node]
 	}
-	each := func(command func(context.Context, redis.Cmdable) error, signal func(Stopper, int) error) func(context.Context) error {
+	each := func(command func(context.Context, redis.Cmdable) error, signal func(NodeController, int) error) func(context.Context) error {
 		return func(ctx context.Context) (failed error) {
 			for i, rdb := range servers {
 				if fault.Kind == Pause {
 					failed = cmp.Or(failed, onEach(ctx, rdb, command))
 				} else {
-					failed = cmp.Or(failed, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
+					failed = cmp.Or(failed, signal(f.servers.Power, max(fault.Node, i+1)))
 				}
 			}
 			return failed
@@ -363,13 +363,13 @@ func (f *fleet) stall(fault Fault) {
 	}
 	f.disturb(fault, fault.For, each(func(ctx context.Context, node redis.Cmdable) error {
 		return node.ClientPause(ctx, fault.For).Err()
-	}, Stopper.Freeze), each(func(ctx context.Context, node redis.Cmdable) error {
+	}, NodeController.Freeze), each(func(ctx context.Context, node redis.Cmdable) error {
 		err := node.ClientUnpause(ctx).Err()
 		if refused := redis.Error(nil); errors.As(err, &refused) {
 			return nil // Redis before 6.2 has no CLIENT UNPAUSE
 		}
 		return err
-	}, Stopper.Continue))
+	}, NodeController.Continue))
 }
 
 // setError records an error of a server fault, if err is not nil.

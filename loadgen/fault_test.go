@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -139,21 +138,17 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 
 // fakePower records when a node was stopped and started. The node runs all the time.
 type fakePower struct {
-	mu       sync.Mutex
-	down, up time.Time
-	empty    bool
+	NodeController // nil: nothing freezes it
+	down, up       time.Time
+	empty          bool
 }
 
 func (s *fakePower) Down(int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.down = time.Now()
 	return nil
 }
 
 func (s *fakePower) Up(_ context.Context, _ int, empty bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.up, s.empty = time.Now(), empty
 	return nil
 }
@@ -175,8 +170,6 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 			ended(New(Servers{Redis: rdb, Nodes: []RedisClient{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			}))(t)
-			power.mu.Lock()
-			defer power.mu.Unlock()
 			if got := power.up.Sub(power.down); got < c.want || got > c.want+100*time.Millisecond || power.empty != c.empty {
 				t.Errorf("%v: the node was down for %v, and emptied: %v", c.fault, got, power.empty)
 			}
@@ -230,8 +223,7 @@ func TestCommandsAreCountedWhereTheyBegin(t *testing.T) {
 
 func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var commands atomic.Int64
-		w := newNetwork(&commands)
+		w := newNetwork(new(atomic.Int64))
 		var near, far [3]net.Conn
 		for node := 1; node <= 2; node++ {
 			theirs, ours := net.Pipe()

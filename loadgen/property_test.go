@@ -24,9 +24,10 @@ import (
 // pipedSet is a set of servers in the bubble of a test. Each has a network of its own, which
 // switches it off.
 type pipedSet struct {
-	links  []*netfault.Network
-	direct []*redis.Client // past the networks
-	on     Servers
+	NodeController // nil: nothing freezes one
+	links          []*netfault.Network
+	direct         []*redis.Client // past the networks
+	on             Servers
 }
 
 func newPipedSet(t testing.TB, n int) *pipedSet {

@@ -34,20 +34,16 @@ type Servers struct {
 	Failover func(context.Context) error
 }
 
-// Stopper is a NodeController that can also stop servers temporarily.
-type Stopper interface {
-	// Freeze stops a server, as with SIGSTOP.
-	Freeze(node int) error
-	// Continue ends Freeze.
-	Continue(node int) error
-}
-
 // NodeController stops and starts the servers of a run, which count from 1.
 type NodeController interface {
 	// Down ends a server like a crash.
 	Down(node int) error
 	// Up starts it again at the same address, with its data or empty.
 	Up(ctx context.Context, node int, empty bool) error
+	// Freeze stops a server temporarily, as with SIGSTOP.
+	Freeze(node int) error
+	// Continue ends Freeze.
+	Continue(node int) error
 }
 
 // all returns the servers of locks of kind k.
@@ -86,9 +82,8 @@ func (sv Servers) Supports(s Scenario) error {
 
 func (sv Servers) canApply(f Fault, s Scenario) error {
 	servers := len(sv.all(s.Lock.Kind))
-	_, stops := sv.Power.(Stopper)
 	switch {
-	case f.Kind == Stop && !stops:
+	case f.Kind == Stop && sv.Power == nil:
 		return fmt.Errorf("%s needs servers of our own; --demo starts some", f.Kind)
 	case f.Kind == Failover && sv.Failover == nil:
 		return fmt.Errorf("%s needs --sentinel, or --cluster with replicas", f.Kind)

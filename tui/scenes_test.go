@@ -26,8 +26,9 @@ import (
 // nodes are servers inside the test's bubble that can be disconnected, which
 // for their clients is the same as a stopped server.
 type nodes struct {
-	clients []redisserver.Client
-	links   []*netfault.Network
+	loadgen.NodeController // nil: nothing freezes one
+	clients                []redisserver.Client
+	links                  []*netfault.Network
 }
 
 func fiveNodes(t *testing.T, n int) *nodes {

@@ -106,14 +106,14 @@ func (s embeddedServers) Up(_ context.Context, node int, empty bool) error {
 	return nil
 }
 
-// Freeze implements [loadgen.Stopper]: the server does not answer and connections
+// Freeze implements [loadgen.NodeController]: the server does not answer and connections
 // stay open, like those of a stopped process.
 func (s embeddedServers) Freeze(node int) error {
 	s[node-1].link.Freeze()
 	return nil
 }
 
-// Continue implements [loadgen.Stopper].
+// Continue implements [loadgen.NodeController].
 func (s embeddedServers) Continue(node int) error {
 	s[node-1].link.Thaw()
 	return nil
