@@ -282,7 +282,7 @@ func (c *crowd) next(at int64) int64 {
 // cut is a trouble that deleted the locks of some keys. Times are those of a recordedHold.
 type cut struct {
 	cause    Cause
-	keys     map[int32]bool // nil = all
+	key      int32 // Everybody = all
 	from, to int64
 }
 
@@ -296,7 +296,7 @@ func (h *History) Cut(names []string, losses []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range losses {
-		c := cut{cause: t.Cause, from: t.From.Sub(h.zero).Nanoseconds(), to: t.To.Sub(h.zero).Nanoseconds()}
+		c := cut{cause: t.Cause, key: Everybody, from: t.From.Sub(h.zero).Nanoseconds(), to: t.To.Sub(h.zero).Nanoseconds()}
 		if t.lasting {
 			c.to = notYet
 		}
@@ -305,7 +305,7 @@ func (h *History) Cut(names []string, losses []Trouble) {
 			if !known {
 				continue // no client had it
 			}
-			c.keys = map[int32]bool{key: true}
+			c.key = key
 		}
 		h.cuts = append(h.cuts, c)
 	}
@@ -318,7 +318,7 @@ func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int
 	var cuts []cut // one after another
 	for _, c := range slices.SortedFunc(slices.Values(h.cuts), func(a, b cut) int { return cmp.Compare(a.from, b.from) }) {
 		switch n := len(cuts); {
-		case c.keys != nil && !c.keys[all[0].key]:
+		case c.key != Everybody && c.key != all[0].key:
 		case n > 0 && c.from <= cuts[n-1].to:
 			cuts[n-1].to = max(cuts[n-1].to, c.to)
 		default:

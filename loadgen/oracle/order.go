@@ -48,7 +48,7 @@ func (h *History) CutOrder(at int64, over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !over {
-		h.cuts = append(h.cuts, cut{from: at, to: notYet})
+		h.cuts = append(h.cuts, cut{key: Everybody, from: at, to: notYet})
 	} else if n := len(h.cuts); n > 0 {
 		h.cuts[n-1].to = at
 	}
