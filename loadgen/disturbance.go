@@ -205,9 +205,6 @@ func (d *disturbances) recordReply(server int, answered, asked, now time.Time, l
 	}
 	s := silent{since: answered, latest: now, fault: d.serverFault(now) || before != nil && before.fault}
 	if err != nil {
-		if d.silent == nil {
-			d.silent = make(map[int]*silent)
-		}
 		d.silent[server] = &s
 		if !s.fault {
 			d.outage.Error = err.Error()

@@ -14,7 +14,7 @@ import (
 type outageTest struct{ disturbances }
 
 func newOutageTest() *outageTest {
-	return &outageTest{disturbances{oracle: oracle.New(oracle.Config{})}}
+	return &outageTest{disturbances{oracle: oracle.New(oracle.Config{}), silent: make(map[int]*silent)}}
 }
 
 func (o *outageTest) at(ms int) time.Time {

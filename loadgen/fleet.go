@@ -115,7 +115,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		checks.Servers = len(c.servers.all(s.Lock.Kind))
 	}
 	f.oracle = oracle.New(c.role.sees(checks))
-	f.disturbances.oracle = f.oracle
+	f.disturbances.oracle, f.disturbances.silent = f.oracle, make(map[int]*silent)
 	f.janitor = newJanitor(s, c, f.oracle)
 	// The oracle is the first observer: it makes the hold that the history records, and what it reports
 	// is an event before that of the step. The recorder counts a step before an event tells of it. The
