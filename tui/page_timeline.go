@@ -163,13 +163,6 @@ func holderNames(l *keyspace.Lock) iter.Seq[string] {
 	}
 }
 
-func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
-	if len(p.keys) == 0 {
-		return keyspace.Lock{}, false
-	}
-	return s.current().lock(p.chosen)
-}
-
 // laneLock returns the lock of the selected lane. A load's lane identifies the lock by its key
 // only.
 func (p *timelinePage) laneLock(s *state) keyspace.Lock {
