@@ -186,17 +186,12 @@ func (a *app) onConnected(to Target, w Config, err error) {
 
 // readStored requests the raw value of the selected lock while a page shows it.
 func (a *app) readStored() tea.Cmd {
-	if locks, ok := a.page().(*locksPage); ok && !locks.beside(&a.state) {
-		return nil
+	locks, beside := a.page().(*locksPage)
+	beside = beside && locks.beside(&a.state)
+	if l, ok := a.selected(); ok && (beside || a.place() == onLock) {
+		return a.raw.request(a.ctx, l, a.now)
 	}
-	if a.place()&(onLock|onLocks) == 0 {
-		return nil
-	}
-	l, ok := a.selected()
-	if !ok {
-		return nil
-	}
-	return a.raw.request(a.ctx, l, a.now)
+	return nil
 }
 
 // onKeys handles keys one by one. On a slow connection, bubbletea delivers several letters in

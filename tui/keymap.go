@@ -172,8 +172,7 @@ var keyLabels = map[string]string{
 
 // labelOf returns the names of the first key of each action.
 func labelOf(actions []stroke) string {
-	var labels []string
-	for _, s := range actions {
+	labels := mapped(actions, func(s stroke) string {
 		key, _, _ := strings.Cut(s.keys, " ")
 		short, control := strings.CutPrefix(key, "ctrl+")
 		switch named, ok := keyLabels[key]; {
@@ -184,8 +183,8 @@ func labelOf(actions []stroke) string {
 		case len(key) > 1 && key[0] == 'f' && isKey(key):
 			key = strings.ToUpper(key)
 		}
-		labels = append(labels, key)
-	}
+		return key
+	})
 	return strings.Join(labels, " ")
 }
 

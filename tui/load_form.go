@@ -191,9 +191,6 @@ var special = map[string]formField{
 			return fmt.Sprintf("%g arrivals/s", s.Rate)
 		},
 		step: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
-		parse: func(s *loadgen.Scenario, text string) error {
-			return s.Set("rate", strings.Replace(text, "none", "0", 1))
-		},
 	},
 	"arrivals":    {shown: func(s loadgen.Scenario) bool { return s.Rate > 0 }},
 	"connections": {value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) }},

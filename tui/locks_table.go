@@ -43,23 +43,17 @@ func (p *locksPage) columns() []column {
 		return p.classColumns()
 	}
 	all := lockColumns()
-	if p.wide { // drop the wide columns last if the table is too narrow
-		for i := range all {
-			if c := &all[i]; c.wide {
-				c.Priority -= 6
-			} else if c.Priority > 2 {
-				c.Priority += 10
-			}
-		}
-		return all
+	if !p.wide {
+		return slices.DeleteFunc(all, func(c column) bool { return c.wide })
 	}
-	kept := all[:0]
-	for _, c := range all {
-		if !c.wide {
-			kept = append(kept, c)
+	for i := range all { // drop the wide columns last if the table is too narrow
+		if c := &all[i]; c.wide {
+			c.Priority -= 6
+		} else if c.Priority > 2 {
+			c.Priority += 10
 		}
 	}
-	return kept
+	return all
 }
 
 func lockColumns() []column {

@@ -263,13 +263,8 @@ func (s *screen) items(w int, label string, st widget.Style, text string, most i
 
 // sentence joins the facts that are not empty.
 func (s *screen) sentence(facts ...string) string {
-	kept := facts[:0]
-	for _, f := range facts {
-		if f != "" {
-			kept = append(kept, f)
-		}
-	}
-	return strings.Join(kept, " "+s.glyphs.Between+" ")
+	said := slices.DeleteFunc(facts, func(fact string) bool { return fact == "" })
+	return strings.Join(said, " "+s.glyphs.Between+" ")
 }
 
 // paragraph draws one sentence per line.

@@ -96,8 +96,7 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 			p.filter.onKey(s, a, p)
 		}
 	case groupOwners:
-		next := slices.Index(groups(), p.group) + 1
-		p.groupBy(groups()[next%len(groups())])
+		p.groupBy(cycle(groups(), p.group, 1))
 		p.arrange(s)
 		s.notify("order: " + p.orderText())
 	case wide:

@@ -252,12 +252,7 @@ func (p *viewModel) keeps(held []*keyspace.Lock, name string) bool {
 
 // isHeldBy reports whether an owner is a holder of a lock.
 func isHeldBy(l *keyspace.Lock, name string) bool {
-	for i := range l.Holders {
-		if l.Holders[i].Name() == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Name() == name })
 }
 
 // listed joins the first most names of all entries, and counts the other entries.
