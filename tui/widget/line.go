@@ -62,16 +62,7 @@ func (l *Line) Put(st Style, text string) *Line {
 
 // Pad appends n blanks.
 func (l *Line) Pad(st Style, n int) *Line {
-	n = min(n, l.Rest())
-	if n <= 0 {
-		return l
-	}
-	l.setStyle(st)
-	for range n {
-		l.b.WriteByte(' ')
-	}
-	l.used += n
-	return l
+	return l.Put(st, strings.Repeat(" ", max(0, min(n, l.Rest()))))
 }
 
 // PadTo appends blanks up to column col, counted from 0.

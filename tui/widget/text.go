@@ -142,15 +142,11 @@ func Fit(s string, w int) string { return Blocks().Fit(s, w) }
 
 // Fit is [Fit] with the ellipsis of this set.
 func (g Glyphs) Fit(s string, w int) string {
-	if w <= 0 {
-		return ""
+	if w > 0 && Width(s) > w {
+		tail := (w - 1) / 2
+		s = ansi.Truncate(s, w-1-tail, "") + g.Ellipsis + takeLast(s, tail)
 	}
-	if n := Width(s); n <= w {
-		return pad(s, w-n)
-	}
-	tail := (w - 1) / 2
-	text := ansi.Truncate(s, w-1-tail, "") + g.Ellipsis + takeLast(s, tail)
-	return pad(text, w-Width(text))
+	return g.FitEnd(s, w)
 }
 
 // FitEnd returns s in exactly w cells. It pads s on the right, or shortens s at its end.
