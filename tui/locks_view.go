@@ -23,9 +23,8 @@ func (p *locksPage) previewHeight(s *state, h int) int {
 }
 
 // height returns the number of visible rows.
-func (p *locksPage) height(s *state) int { return p.rowsIn(s, s.frame().body) }
-
-func (p *locksPage) rowsIn(s *state, h int) int {
+func (p *locksPage) height(s *state) int {
+	h := s.frame().body
 	if s.frame().compact {
 		return h
 	}
@@ -79,10 +78,10 @@ func (p *locksPage) view(s *state, w, h int) []string {
 		return p.compactRows(s, w, h)
 	}
 	if p.beside(s) {
-		table := p.table(s, p.tableWidth(s), p.rowsIn(s, h))
+		table := p.table(s, p.tableWidth(s), p.height(s))
 		return widget.JoinHorizontal(table, p.tableWidth(s), p.inspector(s, besideWidth-2, h), besideWidth-2)
 	}
-	lines := p.table(s, w, p.rowsIn(s, h))
+	lines := p.table(s, w, p.height(s))
 	if p.previews(s) {
 		lines = append(lines, p.preview(s, w, h-len(lines))...)
 	}

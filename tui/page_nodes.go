@@ -18,7 +18,7 @@ import (
 type nodesPage struct {
 	list[string] // by address
 	rows         []keyspace.Node
-	numbers      map[string]int // column numbers of a Redlock's servers, from 1
+	redlock      []string // servers of a Redlock, in the order of their columns
 }
 
 func (p *nodesPage) act(s *state, a action) tea.Cmd {
@@ -58,28 +58,17 @@ func (p *nodesPage) arrange(s *state) {
 	if len(p.rows) == 0 && snap.Server.Addr != "" {
 		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
 	}
-	p.assignNumbers(s)
-	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
+	if s.run.playsRedlock() {
+		p.redlock = s.run.quorum
+	} else if locks := redlocks(s.current()); len(locks) > 0 { // its servers stay while no lock is held
+		p.redlock = mapped(locks[0].Votes, func(v keyspace.Vote) string { return v.Node })
+	}
+	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.number(a) - p.number(b) })
 	p.set(mapped(p.rows, func(n keyspace.Node) string { return n.Addr }), p.height(s))
 }
 
-// assignNumbers assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
-// votes. The numbers stay while no lock is held.
-func (p *nodesPage) assignNumbers(s *state) {
-	if s.run.playsRedlock() {
-		p.numbers = map[string]int{}
-		for i, addr := range s.run.quorum {
-			p.numbers[addr] = i + 1
-		}
-		return
-	}
-	if locks := redlocks(s.current()); len(locks) > 0 {
-		p.numbers = map[string]int{}
-		for i, v := range locks[0].Votes {
-			p.numbers[v.Node] = i + 1
-		}
-	}
-}
+// number returns the number of the column of a server, from 1; 0 if it is none of a Redlock.
+func (p *nodesPage) number(n keyspace.Node) int { return slices.Index(p.redlock, n.Addr) + 1 }
 
 // playsRedlock reports whether the load uses a Redlock.
 func (f *loadState) playsRedlock() bool {
@@ -162,8 +151,8 @@ func (p *nodesPage) cell(s *state, n *keyspace.Node, column, w, all int) widget.
 	t, g := s.screen.theme, s.screen.glyphs
 	none, old := widget.Cell{Style: t.dim, Text: g.None}, s.playback == nil && s.refresher.stale()
 	switch {
-	case column == 0 && p.numbers[n.Addr] > 0:
-		return widget.Cell{Style: t.strong, Text: humanize.Count(p.numbers[n.Addr]) + "  " + s.privacy.addr(n.Addr)}
+	case column == 0 && p.number(*n) > 0:
+		return widget.Cell{Style: t.strong, Text: humanize.Count(p.number(*n)) + "  " + s.privacy.addr(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.privacy.addr(n.Addr)}
 	case column == 1 && old:
@@ -242,7 +231,7 @@ const voteWidth = 4
 
 // quorumStatus says whether enough of a Redlock's servers are up.
 func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
-	up := count(p.rows, func(n *keyspace.Node) bool { return n.Up && p.numbers[n.Addr] > 0 })
+	up := count(p.rows, func(n *keyspace.Node) bool { return n.Up && p.number(*n) > 0 })
 	majority := servers/2 + 1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
