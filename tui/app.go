@@ -105,8 +105,6 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		return a.onKeys(msg)
 	case tea.MouseMsg:
 		return a.onMouse(msg)
-	case snapshotMsg:
-		return a.onSnapshot(msg)
 	case tea.FocusMsg:
 		a.alarm.inFocus = true
 	case tea.BlurMsg:
@@ -128,8 +126,6 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 			return a.reject(shortError(msg.err))
 		}
 		a.notify(msg.text)
-	case crashMsg:
-		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -35,7 +36,7 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 		snap, err := source.Snapshot(ctx)
 		at := time.Now()
 		if err != nil {
-			return snapshotMsg{at: at, err: err, jump: jump}
+			return reply(func(a *app) tea.Cmd { return a.onSnapshot(nil, at, err, jump) })
 		}
 		model := newViewModel(snap, at, before)
 		if shown != nil {
@@ -43,7 +44,7 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 				model.owners = model.searchOwnerships(&l, shown)
 			}
 		}
-		return snapshotMsg{at: at, model: model, jump: jump}
+		return reply(func(a *app) tea.Cmd { return a.onSnapshot(model, at, nil, jump) })
 	})
 }
 
@@ -246,13 +247,14 @@ func runProgram(ctx context.Context, r Runner, name string, args []string) tea.C
 	})
 }
 
-// guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
-// restores the terminal.
+// guarded delivers a panic to the event loop, which restores the terminal before it prints the panic.
+// Otherwise bubbletea prints it first.
 func guarded(cmd tea.Cmd) tea.Cmd {
 	return func() (msg tea.Msg) {
 		defer func() {
 			if v := recover(); v != nil {
-				msg = crashMsg{v, debug.Stack()}
+				stack := debug.Stack()
+				msg = answer(func(*app) { panic(fmt.Sprintf("%v\n\n%s", v, stack)) })
 			}
 		}()
 		return cmd()
@@ -261,14 +263,6 @@ func guarded(cmd tea.Cmd) tea.Cmd {
 
 // tickMsg carries the current time. Messages are the screen's only source of time.
 type tickMsg struct{ now time.Time }
-
-// snapshotMsg carries a view model or an error.
-type snapshotMsg struct {
-	at    time.Time // local time of the answer
-	model *viewModel
-	err   error
-	jump  int // seeks of the player before the request
-}
 
 // metricsMsg carries the state of the load generator.
 type metricsMsg struct {
@@ -291,11 +285,4 @@ type reply func(*app) tea.Cmd
 type doneMsg struct {
 	text string
 	err  error
-}
-
-// crashMsg carries a panic of a command to the event loop, which restores the terminal before
-// it prints the panic.
-type crashMsg struct {
-	value any
-	stack []byte
 }

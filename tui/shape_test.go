@@ -206,7 +206,7 @@ func snapshotOf(n int) keyspace.Snapshot {
 func appWith(n int) *app {
 	a := newApp(context.Background(), Config{Title: "here"})
 	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
-	a.Update(snapshotMsg{at: midnight, model: newViewModel(snapshotOf(n), midnight, nil)})
+	a.onSnapshot(newViewModel(snapshotOf(n), midnight, nil), midnight, nil, 0)
 	a.now = midnight
 	return a
 }

@@ -153,23 +153,23 @@ func (p *viewModel) withSnoozes(s *state) *viewModel {
 	return &q
 }
 
-// onSnapshot makes the view model that arrived the newest, and updates the open page if something
-// has changed.
-func (a *app) onSnapshot(msg snapshotMsg) tea.Cmd {
-	if msg.jump != a.seekCount { // the answer is older than the last seek
+// onSnapshot makes the view model that arrived at a local time the newest, and updates the open page if
+// something has changed. jump is the number of seeks before its request.
+func (a *app) onSnapshot(m *viewModel, at time.Time, err error, jump int) tea.Cmd {
+	if jump != a.seekCount { // the answer is older than the last seek
 		a.refresher.busy, a.refresher.next = false, a.now
 		return nil
 	}
-	a.refresher.end(msg.at, msg.err)
-	if msg.err != nil {
+	a.refresher.end(at, err)
+	if err != nil {
 		return nil
 	}
 	if a.seekSeen != a.seekCount {
 		a.resetReplay()
 	}
-	a.apply(msg.model)
+	a.apply(m)
 	a.locks().measure(&a.state) // with each snapshot, because it then looks only at the locks that have changed
-	if m := msg.model; len(m.events) > 0 || !m.change.Empty() || m.review.CheckedAt.Equal(m.snap.At) {
+	if len(m.events) > 0 || !m.change.Empty() || m.review.CheckedAt.Equal(m.snap.At) {
 		a.page().arrange(&a.state)
 	}
 	return a.notifyCritical()
