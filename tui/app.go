@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/muesli/termenv"
@@ -20,12 +21,11 @@ import (
 // app is the only bubbletea model. It owns the state and dispatches messages.
 type app struct {
 	state
-	ctx    context.Context // cancels all requests
-	source Source
-	pages  []page // in the order of the single pageSets
-	open   int
-	home   int // the first page
-	from   int // page that Esc returns to from the page of one lock
+	ctx   context.Context // cancels all requests
+	pages []page          // in the order of the single pageSets
+	open  int
+	home  int // the first page
+	from  int // page that Esc returns to from the page of one lock
 
 	seekCount int // seeks of the player so far
 	seekSeen  int // seeks whose snapshot has arrived
@@ -42,11 +42,10 @@ type app struct {
 }
 
 func newApp(ctx context.Context, w Config) *app {
-	a := &app{ctx: ctx, source: w.Source, state: state{config: w}}
+	a := &app{ctx: ctx, state: state{config: w}}
 	locks := &locksPage{order: order{sort: bySeverity, group: noGroup}, tags: map[keyspace.ID]keyspace.Lock{}}
-	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
+	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{opened: map[string]bool{}}, &eventsPage{}, &lockPage{}}
 	a.keymap = newKeymap(w.Keys, w.Commands)
-	a.server = widget.Plain(w.Title)
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
 		a.run.scenario = w.Load.Scenario()
@@ -57,7 +56,7 @@ func newApp(ctx context.Context, w Config) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.notice.text = fmt.Sprintf(a.keymap.named("{scenes} shows %s of how locks behave and fail; {help} lists the keys"), humanize.Plural(len(w.Scenes), "scene"))
 	}
-	a.raw.store, a.clients.finder, a.snoozes.length = w.Store, w.Finder, snoozeFor
+	a.clients.servers, a.snoozes = map[string]serverClients{}, snoozes{map[findingID]time.Time{}, snoozeFor}
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
 	_, _ = rand.Read(a.privacy.salt[:]) // never fails
@@ -144,7 +143,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 		if a.seekSeen != a.seekCount {
 			before = nil
 		}
-		cmds = append(cmds, fetchSnapshot(a.ctx, a.source, before, a.seekCount))
+		cmds = append(cmds, fetchSnapshot(a.ctx, a.config.Source, before, a.seekCount))
 	}
 	return tea.Batch(cmds...)
 }
@@ -165,11 +164,10 @@ func (a *app) onConnected(to Target, w Config, err error) {
 		a.reject(shortError(err))
 		return
 	}
-	a.source, a.server = w.Source, widget.Plain(w.Title)
-	a.config.Executor, a.config.Rescan = w.Executor, w.Rescan
-	a.raw = rawValue{store: w.Store}
+	a.config.Source, a.config.Title, a.config.Executor, a.config.Rescan = w.Source, w.Title, w.Executor, w.Rescan
+	a.config.Store, a.config.Finder, a.raw = w.Store, w.Finder, rawValue{}
 	a.clients.leave()
-	a.clients = holderClients{finder: w.Finder}
+	a.clients = holderClients{servers: map[string]serverClients{}}
 	a.locks().reset()
 	a.alarm.known = nil
 	if a.place() == onLock {
@@ -185,7 +183,7 @@ func (a *app) readStored() tea.Cmd {
 	locks, beside := a.page().(*locksPage)
 	beside = beside && locks.beside(&a.state)
 	if l, ok := a.selected(); ok && (beside || a.place() == onLock) {
-		return a.raw.request(a.ctx, l, a.now)
+		return a.raw.request(a.ctx, a.config.Store, l, a.now)
 	}
 	return nil
 }

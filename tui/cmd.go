@@ -86,7 +86,7 @@ func listClients(ctx context.Context, f Finder, l keyspace.Lock, list bool, serv
 			of.closings.Listed(of.clients, known, of.err, began, time.Now())
 		}
 		of.match(holders, offset)
-		return answer(func(a *app) { a.clients.onAnswer(f, server, of) })
+		return answer(func(a *app) { a.onClients(f, server, of) })
 	})
 }
 

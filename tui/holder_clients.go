@@ -17,7 +17,6 @@ import (
 
 // holderClients is what is known of the clients that hold locks.
 type holderClients struct {
-	finder  Finder // nil if the clients cannot be listed
 	asked   time.Time
 	asking  bool
 	listed  time.Time                // local time of the last request for a list; or zero
@@ -48,7 +47,7 @@ func (c *holderClients) leave() {
 
 // findsClients reports whether the clients of the server can be listed, and the view is of now.
 func (s *state) findsClients() bool {
-	return s.clients.finder != nil && s.playback == nil && (s.paused == nil || !s.paused.rewound)
+	return s.config.Finder != nil && s.playback == nil && (s.paused == nil || !s.paused.rewound)
 }
 
 // onWatched stores the result of a search for the client of a holder.
@@ -66,7 +65,7 @@ func (a *app) findClient() tea.Cmd {
 	switch {
 	case a.playback != nil:
 		a.reject("a recording has no connections")
-	case a.clients.finder == nil:
+	case a.config.Finder == nil:
 		a.reject("the clients of this server cannot be listed")
 	case !a.findsClients():
 		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
@@ -98,7 +97,7 @@ func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
 	ctx, stop := context.WithTimeout(a.ctx, watchFor)
 	a.clients.lock = l.ID().OnAnyNode()
 	a.clients.watch = holderWatch{holder: h, began: a.now, stop: stop}
-	return watchHolder(ctx, a.clients.finder, l, h, others)
+	return watchHolder(ctx, a.config.Finder, l, h, others)
 }
 
 // connection describes the client of a holder, as far as it is known.
@@ -270,16 +269,13 @@ func (a *app) listClients() tea.Cmd {
 	if list {
 		c.listed, of.asked = a.now, a.now
 	}
-	return listClients(a.ctx, c.finder, l, list, server, of, seen, a.current().offset)
+	return listClients(a.ctx, a.config.Finder, l, list, server, of, seen, a.current().offset)
 }
 
-// onAnswer takes the list of a server, unless the target is another one now.
-func (c *holderClients) onAnswer(f Finder, server string, of serverClients) {
-	if c.asking = false; c.finder == f {
-		if c.servers == nil {
-			c.servers = map[string]serverClients{}
-		}
-		c.servers[server] = of
+// onClients takes the list of a server, unless the target is another one now.
+func (a *app) onClients(f Finder, server string, of serverClients) {
+	if a.clients.asking = false; a.config.Finder == f {
+		a.clients.servers[server] = of
 	}
 }
 

@@ -361,7 +361,7 @@ func TestTheSampleScreen(t *testing.T) {
 		"a screen without --write says so": func(d *driver) { d.want("READ-ONLY").press("x").want("--write") },
 		// The menu, the titles and :sort have the same words.
 		"every column sorts in both directions": func(d *driver) {
-			d.app.clients.finder = &fakeFinder{}
+			d.app.config.Finder = &fakeFinder{}
 			d.size(200, 45).press("w")
 			menu := d.app.locks().sortMenu()
 			check.True(d.t, slices.Equal(mapped(menu.choices, func(c choice) string { return c.label }), orders()), "the menu is %v", menu.choices)

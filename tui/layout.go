@@ -148,7 +148,7 @@ func (s *state) address() string {
 	if s.privacy.on {
 		return "(hidden)"
 	}
-	return s.server
+	return widget.Plain(s.config.Title)
 }
 
 // mode returns the status of the view: live, paused, lost or a position in a recording.

@@ -265,7 +265,6 @@ func (p *lockPage) storyBlock(s *state, w int) []string {
 // rawValue is the raw value of the selected lock. It is refreshed every storedFor, and
 // sooner if the lock has changed since.
 type rawValue struct {
-	store    Store         // nil if raw values are unavailable
 	lock     keyspace.Lock // as it was at the last request
 	items    []RawEntry
 	err      error
@@ -280,18 +279,18 @@ type rawValue struct {
 const storedFor = 10 * time.Second
 
 // request requests the raw value of a lock, unless it is fresh or a request is active.
-func (v *rawValue) request(ctx context.Context, l keyspace.Lock, now time.Time) tea.Cmd {
-	if v.store == nil || v.asking {
+func (v *rawValue) request(ctx context.Context, store Store, l keyspace.Lock, now time.Time) tea.Cmd {
+	if store == nil || v.asking {
 		return nil
 	}
 	if l.ID() != v.lock.ID() {
-		*v = rawValue{store: v.store}
+		*v = rawValue{}
 	}
 	if !v.asked.IsZero() && now.Sub(v.asked) < v.freshFor(l) {
 		return nil
 	}
 	v.lock, v.asked, v.asking = l, now, true
-	return readStored(ctx, v.store, l)
+	return readStored(ctx, store, l)
 }
 
 // freshFor returns how long the last answer may be shown: not for long if the lock has changed
@@ -319,7 +318,7 @@ const (
 
 // block draws the keys of a lock as they are on the servers.
 func (v *rawValue) block(s *state, id keyspace.ID, w int) []string {
-	if v.store == nil || v.lock.ID().OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
+	if v.lock.ID().OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", v.age(s))}

@@ -157,7 +157,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	for i, c := range columns {
 		shapes[i] = c.Column
 		switch {
-		case c.Title == "PROCESS" && s.clients.finder == nil:
+		case c.Title == "PROCESS" && s.config.Finder == nil:
 			shapes[i].Off = true
 		case c.Title == "DEPTH" && p.deep:
 			shapes[i].Priority = 2

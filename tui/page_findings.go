@@ -62,9 +62,6 @@ func (p *findingsPage) open(s *state) {
 	case ok:
 		s.openLock(l)
 	case len(p.rows) > 0 && p.rows[p.row].many > 0:
-		if p.opened == nil {
-			p.opened = map[string]bool{}
-		}
 		p.opened[p.rows[p.row].ID] = !p.opened[p.rows[p.row].ID]
 		p.moved = true
 		p.arrange(s)
@@ -279,9 +276,6 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 		}
 		s.notify("woken: " + humanize.Plural(len(found), "finding"))
 	} else {
-		if s.snoozes.until == nil {
-			s.snoozes.until = map[findingID]time.Time{}
-		}
 		for i := range found {
 			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.length)
 		}

@@ -27,7 +27,6 @@ type state struct {
 	config Config
 	screen
 	keymap keymap
-	server string // the connected server
 	now    time.Time
 
 	live      *viewModel  // newest view model; nil before the first
