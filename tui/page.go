@@ -2,7 +2,6 @@ package tui
 
 import (
 	"cmp"
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -419,15 +418,8 @@ func (f *filter) lock(l *keyspace.Lock, now time.Time, about string) bool {
 
 // lane reports whether the filter selects a timeline lane, by its key or the names of its
 // holders.
-func (f *filter) lane(key string, owners iter.Seq[string]) bool {
-	if !f.active() {
-		return true
-	}
-	found := f.any(key)
-	for name := range owners {
-		found = found || f.any(name)
-	}
-	return found != f.invert
+func (f *filter) lane(key string, owners func() []string) bool {
+	return !f.active() || f.any(append(owners(), key)...) != f.invert
 }
 
 // any reports whether one of some texts, as the screen shows them, contains the word or matches the expression.

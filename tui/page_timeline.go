@@ -3,7 +3,6 @@ package tui
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -121,7 +120,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 func (p *timelinePage) arrange(s *state) {
 	lanes := p.keys[:0]
 	p.filter.all = 0
-	add := func(id keyspace.ID, owners iter.Seq[string]) {
+	add := func(id keyspace.ID, owners func() []string) {
 		p.filter.all++
 		if p.filter.lane(id.Key, owners) {
 			lanes = append(lanes, id)
@@ -136,7 +135,7 @@ func (p *timelinePage) arrange(s *state) {
 	}
 	for _, l := range s.current().snap.Locks {
 		if len(l.Holders) > 0 && !s.timeline.sampled.Has(l.ID()) && !s.timeline.reported(l.Key) {
-			add(l.ID().OnAnyNode(), holderNames(l))
+			add(l.ID().OnAnyNode(), func() []string { return mapped(l.Holders, keyspace.Holder.Name) })
 		}
 	}
 	rank := func(id keyspace.ID) int {
@@ -150,17 +149,6 @@ func (p *timelinePage) arrange(s *state) {
 	})
 	p.filter.found = len(lanes)
 	p.set(lanes, max(0, s.frame().body-1-legendLines))
-}
-
-// holderNames returns the names of the holders of a lock.
-func holderNames(l *keyspace.Lock) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range l.Holders {
-			if !yield(l.Holders[i].Name()) {
-				return
-			}
-		}
-	}
 }
 
 // laneLock returns the lock of the selected lane. A load's lane identifies the lock by its key

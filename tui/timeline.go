@@ -205,13 +205,9 @@ func (n *lane) holder() string {
 	return ""
 }
 
-// names calls yield with the name of each hold's owner.
-func (n *lane) names(yield func(string) bool) {
-	for _, h := range n.Holds {
-		if !yield(h.Holder.Name()) {
-			return
-		}
-	}
+// names returns the name of each hold's owner.
+func (n *lane) names() []string {
+	return mapped(n.Holds, func(h *holds.Hold) string { return h.Holder.Name() })
 }
 
 // readers returns the names of the clients with current shared holds.
