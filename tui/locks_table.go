@@ -310,25 +310,16 @@ func (s *screen) ageText(age keyspace.Age) string {
 	return s.atLeast(age.AtLeast, humanize.Duration(age.Duration))
 }
 
-// format returns the format of the lock, or nil if it is unknown.
-func (v lockView) format() *keyspace.Format {
-	i := slices.IndexFunc(v.state.config.Formats, func(f keyspace.Format) bool { return f.Name == v.Format })
-	if i < 0 {
-		return nil
-	}
-	return &v.state.config.Formats[i]
-}
-
 // hidesWaiters reports whether the format does not show the waiters.
 func (v lockView) hidesWaiters() bool {
-	f := v.format()
-	return f != nil && !f.ShowsWaiters
+	f, known := v.state.formats[v.Format]
+	return known && !f.ShowsWaiters
 }
 
 // blocked returns the number of blocked clients on the lock's server, if the waiters of the
 // format block there.
 func (v lockView) blocked() int64 {
-	if f := v.format(); f == nil || !f.BlockingWait || len(v.Holders) == 0 {
+	if !v.state.formats[v.Format].BlockingWait || len(v.Holders) == 0 {
 		return 0
 	}
 	return v.node().Blocked

@@ -20,6 +20,7 @@ type locksPage struct {
 	rows   []lockRow // in display order
 	filter filter
 	order
+	unknown bool // there may be waiters that the formats of the locks do not show
 	hide    bool // hide the preview
 	waiting waiting
 	plan    func() waiting // computes it anew; nil = not necessary
@@ -228,6 +229,7 @@ func (p *locksPage) arrange(s *state) {
 		}
 	}
 	p.filter.found, p.filter.all = len(p.rows), len(model.locks)
+	p.unknown = slices.ContainsFunc(model.locks, func(l *keyspace.Lock) bool { return s.viewOf(l).hidesWaiters() })
 	p.planSums(s)
 	if p.group == byClass {
 		p.rows = p.classRows(s)
@@ -343,7 +345,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 
 // waitersText returns the number of waiters, a lower bound if locks may hide theirs; "?" if none is seen then.
 func (p *locksPage) waitersText(s *state, model *viewModel) string {
-	hidden := model.hidesWaiters(s.config.Formats) || !model.snap.Complete
+	hidden := p.unknown || !model.snap.Complete
 	if model.review.Waiters == 0 && hidden {
 		return "?"
 	}

@@ -24,7 +24,8 @@ import (
 
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
-	config Config
+	config  Config
+	formats map[string]keyspace.Format // of the configuration, by name
 	screen
 	keymap keymap
 	now    time.Time

@@ -29,19 +29,6 @@ type viewModel struct {
 	worst    map[keyspace.ID]keyspace.Severity // of each lock with a finding
 	offset   time.Duration                     // server's clock minus local clock
 	owners   *ownerships                       // of the lock drawn last; nil = not searched yet
-	hides    *bool                             // a lock may hide its waiters; nil = not searched yet
-}
-
-// hidesWaiters reports whether the format of a lock does not show its waiters.
-func (m *viewModel) hidesWaiters(formats []keyspace.Format) bool {
-	if m.hides == nil {
-		hides := make(map[string]bool)
-		for i := range formats {
-			hides[formats[i].Name] = !formats[i].ShowsWaiters
-		}
-		m.hides = new(slices.ContainsFunc(m.locks, func(l *keyspace.Lock) bool { return hides[l.Format] }))
-	}
-	return *m.hides
 }
 
 // What a check of all locks has shown stays valid for derivedEach per lock, from derivedLeast to
