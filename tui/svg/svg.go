@@ -4,8 +4,8 @@ package svg
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"image/color"
 	"unicode/utf8"
 
@@ -65,13 +65,13 @@ func (c *canvas) open(title string, grid [][]cell) {
 	w := cellWidth*len(grid[0]) + 2*margin
 	h := cellHeight*len(grid) + bar + margin
 	fmt.Fprintf(&c.buf, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", w, h, w, h)
-	fmt.Fprintf(&c.buf, "<title>%s</title>\n", escape(title))
+	fmt.Fprintf(&c.buf, "<title>%s</title>\n", html.EscapeString(title))
 	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, paper)
 	for i, light := range []string{"#f0655c", "#e8b43f", "#58b85a"} {
 		fmt.Fprintf(&c.buf, `<circle cx="%d" cy="%d" r="5.5" fill="%s"/>`+"\n", margin+6+20*i, bar/2, light)
 	}
 	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" text-anchor="middle" font-family="system-ui, sans-serif" font-size="13" fill="#8b94a6">%s</text>`+"\n",
-		w/2, bar/2+5, escape(title))
+		w/2, bar/2+5, html.EscapeString(title))
 	fmt.Fprintf(&c.buf, `<g transform="translate(%d %d)" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="%g">`+"\n",
 		margin, bar, fontSize)
 }
@@ -164,13 +164,7 @@ func (c *canvas) word(x, y int, cells []cell) {
 	}
 	const baseline = 12
 	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" textLength="%d" lengthAdjust="spacingAndGlyphs" fill="%s"%s>%s</text>`+"\n",
-		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].fg, weight, escape(text))
-}
-
-func escape(text string) string {
-	var buf bytes.Buffer
-	_ = xml.EscapeText(&buf, []byte(text)) // a bytes.Buffer never fails
-	return buf.String()
+		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].fg, weight, html.EscapeString(text))
 }
 
 // cell is one cell of the screen.
