@@ -257,12 +257,12 @@ type ownerGroup struct {
 	name   string // of the owner; "" for the locks of several owners, and for free locks
 	text   string // instead of the fields below, if the group has no owner
 	rows   []lockRow
-	shares []int           // locks that it holds with another owner, which has their row
-	waits  []int           // locks that it waits for
-	behind map[string]bool // owners that it waits for
-	blocks int             // number of owners that wait for it, also behind others
-	rival  string          // its next owner in a deadlock; or ""
-	known  bool            // the deadlock is certain
+	shares []*keyspace.Lock // locks that it holds with another owner, which has their row
+	waits  []*keyspace.Lock // locks that it waits for
+	behind map[string]bool  // owners that it waits for
+	blocks int              // number of owners that wait for it, also behind others
+	rival  string           // its next owner in a deadlock; or ""
+	known  bool             // the deadlock is certain
 }
 
 // groupByOwner returns the rows with a heading for each owner that holds several locks,
@@ -309,11 +309,9 @@ func (p *viewModel) groupByOwner(rows []lockRow) []lockRow {
 
 // relate adds to each group the locks that its owner shares and waits for.
 func (p *viewModel) relate(byName map[string]*ownerGroup) {
-	locks := p.locks
 	byID := map[string]*ownerGroup{} // by token, and by the label that begins a token of package lock
-	for i := range locks {
-		for j := range locks[i].Holders {
-			h := locks[i].Holders[j]
+	for _, l := range p.locks {
+		for i, h := range l.Holders {
 			g := byName[h.Name()]
 			if g == nil {
 				continue
@@ -322,13 +320,13 @@ func (p *viewModel) relate(byName map[string]*ownerGroup) {
 			if h.Label != "" {
 				byID[h.Label+"~"] = g
 			}
-			if j > 0 && locks[i].Holders[0].Name() != g.name {
-				g.shares = append(g.shares, i)
+			if i > 0 && l.Holders[0].Name() != g.name {
+				g.shares = append(g.shares, l)
 			}
 		}
 	}
-	for i := range locks {
-		for _, w := range locks[i].Waiters {
+	for _, l := range p.locks {
+		for _, w := range l.Waiters {
 			g := byID[w.ID]
 			if label, _, found := strings.Cut(w.ID, "~"); g == nil && found {
 				g = byID[label+"~"]
@@ -336,11 +334,11 @@ func (p *viewModel) relate(byName map[string]*ownerGroup) {
 			if g == nil {
 				continue
 			}
-			if n := len(g.waits); n == 0 || g.waits[n-1] != i { // it may wait several times
-				g.waits = append(g.waits, i)
+			if n := len(g.waits); n == 0 || g.waits[n-1] != l { // it may wait several times
+				g.waits = append(g.waits, l)
 			}
-			for j := range locks[i].Holders {
-				g.behind[locks[i].Holders[j].Name()] = true
+			for _, h := range l.Holders {
+				g.behind[h.Name()] = true
 			}
 		}
 	}
@@ -399,18 +397,17 @@ func (g *ownerGroup) draw(s *state, l *widget.Line) {
 		return
 	}
 	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
-	locks := s.current().locks
 	if len(g.shares) > 0 {
-		keys := mapped(g.shares, func(i int) string { return s.privacy.key(locks[i].Key) })
+		keys := mapped(g.shares, func(l *keyspace.Lock) string { return s.privacy.key(l.Key) })
 		holds += ", " + listed(keys, namesListed, len(keys)) + " with others"
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
-		names := mapped(g.waits, func(i int) string {
-			if len(locks[i].Holders) == 0 {
-				return s.privacy.key(locks[i].Key)
+		names := mapped(g.waits, func(l *keyspace.Lock) string {
+			if len(l.Holders) == 0 {
+				return s.privacy.key(l.Key)
 			}
-			return s.privacy.key(locks[i].Key) + ", which " + s.privacy.owner(locks[i].Holders[0].Name()) + " holds"
+			return s.privacy.key(l.Key) + ", which " + s.privacy.owner(l.Holders[0].Name()) + " holds"
 		})
 		waits, style = "waits for "+listed(names, namesListed, len(names)), s.screen.theme.warn
 	}
