@@ -30,15 +30,10 @@ func (a *app) openActionMenu() {
 		locks = []keyspace.Lock{l}
 	}
 	switch {
+	case a.config.Executor == nil && a.playback != nil:
+		a.reject(a.keymap.named("a recording cannot be changed; {copy} copies an exact command"))
 	case a.config.Executor == nil:
-		if a.playback != nil {
-			a.reject(a.keymap.named("a recording cannot be changed; {copy} copies an exact command"))
-			return
-		}
-		how := "--write"
-		if a.config.Writer != nil {
-			how = ":write"
-		}
+		how := map[bool]string{true: ":write", false: "--write"}[a.config.Writer != nil]
 		a.reject(a.keymap.named("this screen only reads: " + how + " lets it act, {copy} copies an exact command"))
 	case a.whyNotAct() != "":
 		a.reject(a.whyNotAct())

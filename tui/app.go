@@ -339,13 +339,11 @@ func (a *app) openScenes() {
 func (a *app) openCopy() {
 	if p, ok := a.page().(*eventsPage); ok && len(p.keys) > 0 {
 		a.dialog = a.eventCopyMenu(p.event(&a.state, p.row))
-		return
-	}
-	if l, ok := a.selected(); ok {
+	} else if l, ok := a.selected(); ok {
 		a.dialog = a.copyMenu(l)
-		return
+	} else {
+		a.reject("no lock to copy from")
 	}
-	a.reject("no lock to copy from")
 }
 
 // selected returns the selected lock of the open page.

@@ -296,10 +296,8 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 		}
 		return nil, err
 	}
-	_, now := a.history.Span()
-	if a.clock().After(now) {
-		now = a.clock()
-	}
+	_, newest := a.history.Span()
+	now := keyspace.Later(newest, a.clock())
 	at, err := humanize.ParseMoment(text, now, humanize.Span{Last: now})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,17 +163,13 @@ func (s *screen) hints(lines []string, all ...hint) []string {
 // choice draws choice i: key, label and detail.
 func (m *menu) choice(s *state, l *widget.Line, i, label int) {
 	t, c := s.screen.theme, m.choices[i]
-	key, text, detail := t.key, t.text, t.dim
+	key, text := t.key, t.text
 	if c.disabled != "" {
 		key, text = t.dim, t.dim
 	}
 	s.pointer(l, i == m.row)
 	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Pad(widget.Style{}, 2)
-	what := c.detail
-	if c.disabled != "" {
-		what = c.disabled
-	}
-	l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1)))
+	l.Put(t.dim, s.screen.glyphs.FitEnd(cmp.Or(c.disabled, c.detail), max(0, l.Rest()-1)))
 }
 
 // overlay replaces the lines above the footer by the panel, as many as there are.

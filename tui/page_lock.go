@@ -29,7 +29,7 @@ type lockPage struct {
 	told  story
 }
 
-func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last.Key != "" || !p.gone }
+func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, true }
 
 func (p *lockPage) act(s *state, a action) tea.Cmd {
 	if a == snooze {
@@ -45,7 +45,7 @@ func (p *lockPage) act(s *state, a action) tea.Cmd {
 	if a == tellStory {
 		p.tells, p.top = !p.tells, 0
 	}
-	if steps, ok := stride(a, p.lineCount(s), s.frame().body); ok {
+	if steps, ok := stride(a, len(p.text(s, s.screen.w)), s.frame().body); ok {
 		p.scroll(s, steps)
 	}
 	return nil
@@ -67,10 +67,8 @@ func (p *lockPage) arrange(s *state) {
 	}
 }
 
-func (p *lockPage) lineCount(s *state) int { return len(p.text(s, s.screen.w)) }
-
 func (p *lockPage) scroll(s *state, steps int) {
-	p.top = scrolled(p.top+steps, p.lineCount(s), s.frame().body)
+	p.top = scrolled(p.top+steps, len(p.text(s, s.screen.w)), s.frame().body)
 }
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
