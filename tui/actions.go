@@ -442,10 +442,8 @@ func (a *app) onActed(by Executor, d pendingAction, results []acted) tea.Cmd {
 		text = fmt.Sprintf("%d done, %d failed, %d unknown; %s", n-len(bad), len(failed), len(unknown), text)
 	}
 	a.reject(text)
-	var rechecks []tea.Cmd
-	for _, r := range unknown {
+	if len(unknown) > 0 {
 		a.notice.until = time.Time{}
-		rechecks = append(rechecks, a.recheck(by, r))
 	}
-	return tea.Batch(rechecks...)
+	return tea.Batch(mapped(unknown, func(r acted) tea.Cmd { return a.recheck(by, r) })...)
 }

@@ -123,11 +123,6 @@ func (a *app) handle(msg tea.Msg) tea.Cmd {
 		msg(a)
 	case reply:
 		return msg(a)
-	case doneMsg:
-		if msg.err != nil {
-			return a.reject(shortError(msg.err))
-		}
-		a.notify(msg.text)
 	}
 	return nil
 }

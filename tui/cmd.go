@@ -147,7 +147,7 @@ func startLoad(load Load) tea.Cmd {
 
 // stopLoad stops the clients, or a start that waits for agents, and reports that.
 func stopLoad(load Load, text string) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{text, load.Stop()} })
+	return guarded(func() tea.Msg { return done(text, load.Stop()) })
 }
 
 // apply applies a scenario to the load, and starts the load if start is set.
@@ -175,7 +175,7 @@ func inject(load Load, f loadgen.Fault) tea.Cmd {
 		}
 		text += ", which strikes " + client + " while it holds a lock"
 	}
-	return guarded(func() tea.Msg { return doneMsg{text, load.Inject(f)} })
+	return guarded(func() tea.Msg { return done(text, load.Inject(f)) })
 }
 
 // act performs an action on one lock after the other, each with its TTL. It continues after an
@@ -184,11 +184,10 @@ func (a *app) act(b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 	return guarded(func() tea.Msg {
 		a.acting.RLock()
 		defer a.acting.RUnlock()
-		var results []acted
+		results := make([]acted, len(d.locks))
 		for i, l := range d.locks {
-			r := acted{lock: l}
-			r.record, r.err = b.Act(a.ctx, d.act, l, ttls[i])
-			results = append(results, r)
+			record, err := b.Act(a.ctx, d.act, l, ttls[i])
+			results[i] = acted{l, record, err}
 		}
 		return reply(func(a *app) tea.Cmd { return a.onActed(b, d, results) })
 	})
@@ -220,13 +219,13 @@ func (a *app) recheck(b Executor, r acted) tea.Cmd {
 }
 
 func copyText(to func(string) error, what, text string) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to(text)} })
+	return guarded(func() tea.Msg { return done("copied the "+what, to(text)) })
 }
 
 func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	return guarded(func() tea.Msg {
 		where, err := to(name, data())
-		return doneMsg{"saved as " + widget.Plain(where), err}
+		return done("saved as "+widget.Plain(where), err)
 	})
 }
 
@@ -234,7 +233,7 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 func sendNotice(to Notifier, text string) tea.Cmd {
 	return guarded(func() tea.Msg {
 		if err := to(text); err != nil {
-			return doneMsg{err: err}
+			return done("", err)
 		}
 		return nil
 	})
@@ -281,8 +280,12 @@ type answer func(*app)
 // reply is an answer that another command may follow.
 type reply func(*app) tea.Cmd
 
-// doneMsg reports the result of a command.
-type doneMsg struct {
-	text string
-	err  error
+// done reports the result of a command: a text, or its error.
+func done(text string, err error) tea.Msg {
+	return reply(func(a *app) tea.Cmd {
+		if err != nil {
+			return a.reject(shortError(err))
+		}
+		return a.notify(text)
+	})
 }
