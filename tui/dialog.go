@@ -112,8 +112,8 @@ func (m *menu) panel(s *state) (panel []string, at int) {
 	if !m.whole {
 		room = min(room, max(room-minPageLines, minChoices))
 	}
-	m.n, m.h, m.centred = len(m.choices), max(1, min(room, len(m.choices))), true
-	m.reveal()
+	m.n, m.h = len(m.choices), max(1, min(room, len(m.choices)))
+	m.top = scrolled(m.row-m.h/2, m.n, m.h) // the selection stays in the middle
 	if m.h < m.n {
 		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", m.top+1, m.top+m.h, m.n), "Esc closes"))
 	}

@@ -53,7 +53,6 @@ type list[K comparable] struct {
 	row     int                // current or last row of the entry
 	top     int                // first visible row
 	moved   bool               // the user moved the selection
-	centred bool               // the selection stays in the middle
 	heading func(row int) bool // a row is the heading of the next one and cannot be selected; nil = no row is
 	onMove  func()             // called when a row is selected; or nil
 }
@@ -130,10 +129,6 @@ func (c *list[K]) click(_ *state, _, line int) (again bool) {
 
 // reveal scrolls until the selection is visible, with the heading above it.
 func (c *list[K]) reveal() {
-	if c.centred {
-		c.top = scrolled(c.row-c.h/2, c.n, c.h)
-		return
-	}
 	least := c.row
 	if c.h > 1 && c.isHeading(least-1) {
 		least--
