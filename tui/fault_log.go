@@ -49,10 +49,9 @@ type clientHold struct {
 	began    time.Time
 	counts   string // of a reentrant hold so far: 1, 2
 	fence    int64
-	overlaps int               // client whose hold had not ended, or 0
-	stopped  time.Time         // when the holder stopped without a release; zero while it works
-	fault    loadgen.FaultKind // the fault at that time
-	where    string            // between which commands
+	overlaps int         // client whose hold had not ended, or 0
+	stopped  time.Time   // when the holder stopped without a release; zero while it works
+	fault    activeFault // at that time
 }
 
 // activeFault is a fault that has not ended.
@@ -151,8 +150,8 @@ func (a *faultLog) onViolation(e *loadgen.Event) {
 	switch {
 	case kind.ID == oracle.Overlap && h.token == e.Token && h.overlaps > 0:
 		pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
-	case kind.ID == oracle.StuckKey && h.fault == loadgen.Crash && h.where != "":
-		kind.Once = fmt.Sprintf("{key} can never be acquired again: client-%d died %s, so the key has no TTL", h.client, h.where)
+	case kind.ID == oracle.StuckKey && h.fault.kind == loadgen.Crash && h.fault.where != "":
+		kind.Once = fmt.Sprintf("{key} can never be acquired again: client-%d died %s, so the key has no TTL", h.client, h.fault.where)
 		kind.Often = kind.Once
 	}
 	a.fold(e, strings.ReplaceAll(kind.Once, "{pair}", pair), strings.ReplaceAll(kind.Often, "{clients}", a.lock.TooMany()))
@@ -205,7 +204,7 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 		number = fmt.Sprintf(", with fencing token %d after %d", e.Fence, before.fence)
 	}
 	after := humanize.Duration(e.At.Sub(before.stopped))
-	if before.fault == loadgen.Crash {
+	if before.fault.kind == loadgen.Crash {
 		a.add(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s acquires it, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
 		return
 	}
@@ -214,15 +213,11 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 
 // onAbandoned records that a holder ended without a release.
 func (a *faultLog) onAbandoned(e *loadgen.Event) {
-	h := a.holds[a.slot(e)]
-	if h.token != e.Token {
+	h, x := a.holds[a.slot(e)], a.faulted[e.Client]
+	if h.token != e.Token || x.kind == "" {
 		return
 	}
-	x := a.faulted[e.Client]
-	if x.kind == "" {
-		return
-	}
-	h.client, h.stopped, h.fault, h.where = e.Client, e.At, x.kind, x.where
+	h.client, h.stopped, h.fault = e.Client, e.At, x
 	a.holds[a.slot(e)] = h
 	switch {
 	case x.kind == loadgen.Leak && a.lock.Limit() > 1:
@@ -262,7 +257,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 	for slot, h := range a.holds {
 		key := h.key
 		if h.client == e.Client && (e.Fault == loadgen.Freeze || e.Fault == loadgen.Partition) { // no renewals, and the client does not know
-			h.stopped, h.fault = e.At, e.Fault
+			h.stopped, h.fault.kind = e.At, e.Fault
 			a.holds[slot] = h
 			text := fmt.Sprintf("%s %s while holding %s", e.Owner(), verb, key)
 			if e.Text == "" { // a lock with several commands or servers may still be renewed

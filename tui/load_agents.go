@@ -171,10 +171,7 @@ func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string
 		return l.Put(t.dim, "not there yet").String()
 	}
 	l.Put(chosen, g.Fit(s.redactLoad(a.Name), name+2-widget.Width(number)))
-	clients, holds, wait, seen := a.Clients, "0", g.None, g.None
-	if m.Clients.Total > 0 {
-		clients = m.Clients.Total
-	}
+	clients, holds, wait, seen := cmp.Or(m.Clients.Total, a.Clients), "0", g.None, g.None
 	if n := len(m.Seconds); n > 0 && now == runningAgent {
 		holds = humanize.Count(m.Seconds[n-1].Acquired)
 	}

@@ -179,11 +179,8 @@ func (s *state) outcomes() []outcome {
 
 // outcomesBlock draws one outcome per line.
 func (p *loadPage) outcomesBlock(s *state, w int) []string {
-	all := []string{s.ruleOf(w, "outcomes", "")}
-	for _, f := range s.outcomes() {
-		all = append(all, s.metricLine(w, f.name, f.style, f.value))
-	}
-	return all
+	lines := mapped(s.outcomes(), func(f outcome) string { return s.metricLine(w, f.name, f.style, f.value) })
+	return append([]string{s.ruleOf(w, "outcomes", "")}, lines...)
 }
 
 // axis is the width left of a chart, for its labels.
