@@ -171,16 +171,13 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 		counts[f.Severity]++
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(found), "finding")}}
-	for v := keyspace.Critical; ; v-- {
+	for _, v := range []keyspace.Severity{keyspace.Critical, keyspace.Warning, keyspace.Info} {
 		text := humanize.Count(counts[v]) + " " + v.String()
 		if v == keyspace.Warning {
 			text = humanize.Plural(counts[v], v.String())
 		}
 		if glyph, st := s.look(v); counts[v] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + text, priority: 2})
-		}
-		if v == keyspace.Info {
-			break
 		}
 	}
 	parts = append(parts, segment{style: s.screen.theme.dim, text: some(len(s.current().snoozed), "snoozed"), priority: 2})

@@ -92,18 +92,15 @@ func (p *timelinePage) jump(s *state, direction int) {
 	}
 	var best timeWindow
 	var where string
+	var nearest time.Duration
 	for key, overlaps := range s.timeline.overlaps {
 		for _, c := range overlaps {
-			ahead := time.Duration(direction) * c.from.Sub(from)
-			if ahead <= 0 {
-				continue
-			}
-			if best.from.IsZero() || ahead < time.Duration(direction)*best.from.Sub(from) {
-				best, where = c, key
+			if ahead := time.Duration(direction) * c.from.Sub(from); ahead > 0 && (nearest == 0 || ahead < nearest) {
+				best, where, nearest = c, key, ahead
 			}
 		}
 	}
-	if best.from.IsZero() {
+	if nearest == 0 {
 		s.reject("no violation " + [...]string{"before", "", "after"}[direction+1] + " this time")
 		return
 	}

@@ -127,11 +127,9 @@ func systemTheme(r *lipgloss.Renderer) theme {
 // owners returns the styles of owners: letters on a colour, and the colour as foreground.
 // letter is the style of the letters.
 func owners(letter lipgloss.Style, colours ...lipgloss.Color) []owner {
-	var all []owner
-	for _, c := range colours {
-		all = append(all, owner{widget.StyleOf(letter.Background(c)), widget.StyleOf(letter.UnsetForeground().UnsetBold().Foreground(c))})
-	}
-	return all
+	return mapped(colours, func(c lipgloss.Color) owner {
+		return owner{widget.StyleOf(letter.Background(c)), widget.StyleOf(letter.UnsetForeground().UnsetBold().Foreground(c))}
+	})
 }
 
 // palette holds a theme's colours.
