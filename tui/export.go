@@ -17,20 +17,16 @@ import (
 func (a *app) exportMenu() *menu {
 	frame, w, h := a.View(), a.screen.w, a.screen.h
 	title := "locktop " + a.address()
-	m := &menu{title: "save this frame"}
-	for _, f := range []struct {
-		key, label, file, detail string
-		data                     func() []byte
-	}{
-		{"t", "text", "frame.txt", "as it can be pasted into a ticket", func() []byte { return []byte(plainText(frame)) }},
-		{"a", "ansi", "frame.ansi", "with its colours; cat shows it", func() []byte { return []byte(frame + "\n") }},
-		{"s", "svg", "frame.svg", "an image, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
-	} {
-		m.choices = append(m.choices, choice{key: f.key, label: f.label, detail: f.detail, pick: func(*state) (dialog, tea.Cmd) {
-			return nil, saveFrame(a.config.Frames, f.file, f.data)
-		}})
+	saveAs := func(key, label, detail, file string, data func() []byte) choice {
+		return choice{key: key, label: label, detail: detail, pick: func(*state) (dialog, tea.Cmd) {
+			return nil, saveFrame(a.config.Frames, file, data)
+		}}
 	}
-	return m
+	return &menu{title: "save this frame", choices: []choice{
+		saveAs("t", "text", "as it can be pasted into a ticket", "frame.txt", func() []byte { return []byte(plainText(frame)) }),
+		saveAs("a", "ansi", "with its colours; cat shows it", "frame.ansi", func() []byte { return []byte(frame + "\n") }),
+		saveAs("s", "svg", "an image, for a page or a mail", "frame.svg", func() []byte { return svg.Draw(title, frame, w, h) }),
+	}}
 }
 
 // writeScenario saves the current scenario of the load as a file.
