@@ -142,10 +142,14 @@ func (j *eventLog) add(events []keyspace.Event, locks []*keyspace.Lock) {
 	if old := len(j.events); old+len(events) > 2*maxEvents {
 		j.discard(min(old, old+len(events)-maxEvents))
 	}
-	for i := range events {
-		j.events = append(j.events, logged(&events[i], locks))
+	if j.byLock == nil {
+		j.byLock = make(map[keyspace.ID][]int)
 	}
-	j.index(len(j.events) - len(events))
+	for i := range events {
+		id := events[i].Lock.ID().OnAnyNode()
+		j.events, j.byLock[id] = append(j.events, logged(&events[i], locks)), append(j.byLock[id], j.total)
+		j.total++
+	}
 }
 
 // discard discards the oldest n events, in place: a copy of all with each snapshot would be most of
@@ -160,18 +164,6 @@ func (j *eventLog) discard(n int) {
 		}
 	}
 	j.events = slices.Delete(j.events, 0, n)
-}
-
-// index numbers the events from index from on, and records their locks.
-func (j *eventLog) index(from int) {
-	if j.byLock == nil {
-		j.byLock = make(map[keyspace.ID][]int)
-	}
-	for i := from; i < len(j.events); i++ {
-		id := j.events[i].lock.ID().OnAnyNode()
-		j.byLock[id] = append(j.byLock[id], j.total)
-		j.total++
-	}
 }
 
 // latest returns the newest events of a lock up to the shown moment, newest first, at most most.
