@@ -285,7 +285,6 @@ func (p *locksPage) sortRows(s *state) {
 // follow finds the row of the selected lock. If the lock is gone, the selection waits for it,
 // because short holds make a lock appear and disappear.
 func (p *locksPage) follow(s *state) {
-	locks := s.current().locks
 	if !p.moved && len(p.rows) > 0 {
 		p.choose(0)
 		return
@@ -307,7 +306,7 @@ func (p *locksPage) follow(s *state) {
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
-	filtered := slices.ContainsFunc(locks, func(l *keyspace.Lock) bool { return l.ID().OnAnyNode() == p.chosen })
+	_, filtered := s.current().lock(p.chosen)
 	if len(p.rows) > 0 && (filtered || p.chosen == (keyspace.ID{})) {
 		p.choose(p.row)
 	}
