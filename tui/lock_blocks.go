@@ -265,13 +265,12 @@ func (p *lockPage) storyBlock(s *state, w int) []string {
 // rawValue is the raw value of the selected lock. It is refreshed every storedFor, and
 // sooner if the lock has changed since.
 type rawValue struct {
-	lock     keyspace.Lock // as it was at the last request
-	items    []RawEntry
-	err      error
-	asked    time.Time // local time of the last request for this lock; or zero
-	read     time.Time // local time of the request that items answers
-	asking   bool
-	answered bool // there is an answer for this lock
+	lock   keyspace.Lock // as it was at the last request
+	items  []RawEntry
+	err    error
+	asked  time.Time // local time of the last request for this lock; or zero
+	read   time.Time // local time of the request that items answers; zero = there is no answer for this lock
+	asking bool
 }
 
 // storedFor is the minimum time between two requests: short would hide those of other clients,
@@ -296,7 +295,7 @@ func (v *rawValue) request(ctx context.Context, store Store, l keyspace.Lock, no
 // freshFor returns how long the last answer may be shown: not for long if the lock has changed
 // since, or has a holder and no key, because it was read between two holds.
 func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
-	if v.answered && v.err == nil && (len(v.items) == 0 && len(l.Holders) > 0 || !keyspace.SameLock(&l, &v.lock)) {
+	if !v.read.IsZero() && v.err == nil && (len(v.items) == 0 && len(l.Holders) > 0 || !keyspace.SameLock(&l, &v.lock)) {
 		return tickInterval
 	}
 	return storedFor
@@ -306,7 +305,7 @@ func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
 func (v *rawValue) onAnswer(id keyspace.ID, requested time.Time, items []RawEntry, err error) {
 	v.asking = false
 	if id == v.lock.ID() {
-		v.items, v.err, v.read, v.answered = items, err, requested, true
+		v.items, v.err, v.read = items, err, requested
 	}
 }
 
@@ -318,7 +317,7 @@ const (
 
 // block draws the keys of a lock as they are on the servers.
 func (v *rawValue) block(s *state, id keyspace.ID, w int) []string {
-	if v.lock.ID().OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
+	if v.lock.ID().OnAnyNode() != id.OnAnyNode() || v.read.IsZero() || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", v.age(s))}
