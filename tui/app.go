@@ -43,7 +43,7 @@ type app struct {
 
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, state: state{config: w, formats: map[string]keyspace.Format{}}}
-	locks := &locksPage{order: order{sort: bySeverity, group: noGroup}, tags: map[keyspace.ID]keyspace.Lock{}}
+	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]keyspace.Lock{}}
 	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{opened: map[string]bool{}}, &eventsPage{}, &lockPage{}}
 	for _, f := range w.Formats {
 		a.formats[f.Name] = f

@@ -19,7 +19,12 @@ type locksPage struct {
 
 	rows   []lockRow // in display order
 	filter filter
-	order
+
+	sort     int // index of the sort column, or bySeverity
+	reversed bool
+	wide     bool   // with more columns
+	group    string // one of groups
+
 	unknown bool // there may be waiters that the formats of the locks do not show
 	hide    bool // hide the preview
 	waiting waiting
@@ -35,14 +40,6 @@ type locksPage struct {
 	deep                 bool      // an owner has entered a lock more than once so far
 	measured             time.Time // of the snapshot that they come from; zero = none
 	hidden               bool      // their names were hidden
-}
-
-// order is how the table shows the locks.
-type order struct {
-	sort     int // index of the sort column, or bySeverity
-	reversed bool
-	wide     bool   // with more columns
-	group    string // one of groups
 }
 
 // Groups of the locks.
