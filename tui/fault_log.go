@@ -339,7 +339,7 @@ func (a *faultLog) onHealed(e *loadgen.Event, quorum int) {
 
 // majority describes how many servers are up, and whether they are a majority.
 func (a *faultLog) majority(quorum int) string {
-	up, most := quorum-len(a.downNodes), quorum/2+1
+	up, most := quorum-len(a.downNodes), keyspace.Quorum(quorum)
 	if up >= most {
 		return fmt.Sprintf("%d of %d nodes up (majority: %d)", up, quorum, most)
 	}

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"iter"
 	"math/bits"
 	"slices"
@@ -131,7 +130,7 @@ var placeNames = map[pageSet]string{
 }
 
 // String returns the name of a single page, or of the set of all pages.
-func (p pageSet) String() string { return cmp.Or(placeNames[p], "several pages") }
+func (p pageSet) String() string { return placeNames[p] }
 
 // title returns the tab of a single page: its number and its name.
 func (p pageSet) title() string {

@@ -99,7 +99,7 @@ func (s *screen) metricLine(w int, name string, st widget.Style, value string) s
 // formWindow returns the range of fields that are visible in a form of h lines.
 func (p *loadPage) formWindow(s *state, h int) (first, last int) {
 	n, room := len(formFields(s.run.scenario)), max(0, h-1)
-	first = max(0, min(p.place(s)-room/2, n-room))
+	first = scrolled(p.place(s)-room/2, n, room)
 	return first, min(n, first+room)
 }
 

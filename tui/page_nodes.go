@@ -232,7 +232,7 @@ const voteWidth = 4
 // quorumStatus says whether enough of a Redlock's servers are up.
 func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
 	up := count(p.rows, func(n *keyspace.Node) bool { return n.Up && p.number(*n) > 0 })
-	majority := servers/2 + 1
+	majority := keyspace.Quorum(servers)
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers && slices.ContainsFunc(s.current().all, func(f keyspace.Finding) bool { return f.ID == "restarted-empty" }):
