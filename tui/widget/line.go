@@ -62,7 +62,7 @@ func (l *Line) Put(st Style, text string) *Line {
 
 // Pad appends n blanks.
 func (l *Line) Pad(st Style, n int) *Line {
-	return l.Put(st, strings.Repeat(" ", max(0, min(n, l.Rest()))))
+	return l.Put(st, strings.Repeat(" ", max(0, n)))
 }
 
 // PadTo appends blanks up to column col, counted from 0.
