@@ -106,10 +106,9 @@ type waiting struct {
 	at      time.Time // for which it was computed
 	filter  string    // by which the locks were chosen
 	most    keyspace.ID
-	figures contention.Class                  // of that lock
-	blocks  bool                              // a client waits for it now; else nobody waits for a held lock
-	rows    []lockRow                         // grouped by class, those with the most waiting first
-	classes map[keyspace.ID]*contention.Class // that of each row, by its lock; nil = the rows are not grouped by class
+	figures contention.Class // of that lock
+	blocks  bool             // a client waits for it now; else nobody waits for a held lock
+	rows    []lockRow        // grouped by class, those with the most waiting first; nil = they are not grouped by class
 }
 
 // planSums plans to compute the waiting anew if it is old, or was computed for other locks. That takes
@@ -135,7 +134,7 @@ func (p *locksPage) planSums(s *state) {
 
 // shows reports whether the waiting was computed for the filter and the groups of the page.
 func (p *locksPage) shows(w *waiting) bool {
-	return w.known && w.filter == p.filter.text && (w.classes != nil) == (p.group == byClass)
+	return w.known && w.filter == p.filter.text && (w.rows != nil) == (p.group == byClass)
 }
 
 // startSums starts what planSums has planned. The next sums wait until onSums.
@@ -203,14 +202,12 @@ func (w *waiting) groupByClass(m moment, locks []*keyspace.Lock) {
 		}
 		c.sum.Add(past)
 	}
-	w.classes = make(map[keyspace.ID]*contention.Class)
-	for _, id := range order {
+	w.rows = make([]lockRow, len(order))
+	for i, id := range order {
 		sum := classes[id].sum.Class(id.DB, id.Key)
-		w.classes[classes[id].lock.ID().OnAnyNode()] = &sum
-		w.rows = append(w.rows, lockRow{lock: classes[id].lock})
+		w.rows[i] = lockRow{lock: classes[id].lock, class: &sum}
 	}
-	blocked := func(r lockRow) float64 { return w.classes[r.lock.ID().OnAnyNode()].Blocked }
-	slices.SortStableFunc(w.rows, func(a, b lockRow) int { return cmp.Compare(blocked(b), blocked(a)) })
+	slices.SortStableFunc(w.rows, func(a, b lockRow) int { return cmp.Compare(b.class.Blocked, a.class.Blocked) })
 }
 
 // recent returns the locks that do not exist now, but were held or waited for in the last minute,
@@ -253,22 +250,14 @@ func (p *locksPage) classRows(s *state) []lockRow {
 	return rows
 }
 
-// classOf returns the class of a row's lock if the rows are grouped by class, else nil.
-func (p *locksPage) classOf(l *keyspace.Lock) *contention.Class {
-	if p.group != byClass || l == nil {
-		return nil
-	}
-	return p.waiting.classes[l.ID().OnAnyNode()]
-}
-
 // classColumns returns the columns of the table of classes. Those of waiting are empty for a class without any.
-func (p *locksPage) classColumns() []column {
+func classColumns() []column {
 	text := func(show func(s *state, c *contention.Class) string) func(lockView, int) widget.Cell {
-		return func(v lockView, _ int) widget.Cell { return v.cell(show(v.state, p.classOf(v.Lock))) }
+		return func(v lockView, _ int) widget.Cell { return v.cell(show(v.state, v.class)) }
 	}
 	waiting := func(show func(s *state, c *contention.Class) string) func(lockView, int) widget.Cell {
 		return func(v lockView, _ int) widget.Cell {
-			c := p.classOf(v.Lock)
+			c := v.class
 			if c.Source == "" {
 				return v.dimCell(v.state.screen.glyphs.None)
 			}
@@ -276,14 +265,14 @@ func (p *locksPage) classColumns() []column {
 		}
 	}
 	most := func(number func(*contention.Class) float64) func(a, b lockView) int {
-		return mostFirst(func(v lockView) float64 { return number(p.classOf(v.Lock)) })
+		return mostFirst(func(v lockView) float64 { return number(v.class) })
 	}
 	names := func(name func(*contention.Class) string) func(a, b lockView) int {
-		return func(a, b lockView) int { return strings.Compare(name(p.classOf(a.Lock)), name(p.classOf(b.Lock))) }
+		return func(a, b lockView) int { return strings.Compare(name(a.class), name(b.class)) }
 	}
 	return []column{
 		{widget.Column{Title: "CLASS", Min: 16, Max: 44}, false, func(v lockView, _ int) widget.Cell {
-			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.privacy.key(p.classOf(v.Lock).Name)}
+			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.privacy.key(v.class.Name)}
 		}, names(func(c *contention.Class) string { return c.Name })},
 		{widget.Column{Title: "LOCKS", Min: 6, Priority: 6, Right: true}, false, text(func(_ *state, c *contention.Class) string {
 			return humanize.Count(c.Locks)

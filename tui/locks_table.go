@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/contention"
 	"locktop/tui/widget"
 )
 
@@ -21,10 +22,11 @@ type lockView struct {
 	*keyspace.Lock
 	now   time.Time // server's time
 	state *state
+	class *contention.Class // for which it stands, or nil
 }
 
 // viewOf returns a lock at the time of the screen.
-func (s *state) viewOf(l *keyspace.Lock) lockView { return lockView{l, s.clock(), s} }
+func (s *state) viewOf(l *keyspace.Lock) lockView { return lockView{Lock: l, now: s.clock(), state: s} }
 
 // column is a column of the table of locks.
 type column struct {
@@ -40,7 +42,7 @@ func (c column) name() string { return strings.ToLower(c.Title) }
 // columns returns the columns of the table, from left to right.
 func (p *locksPage) columns() []column {
 	if p.group == byClass {
-		return p.classColumns()
+		return classColumns()
 	}
 	all := lockColumns()
 	if !p.wide {
@@ -134,10 +136,10 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	}
 	now := s.clock()
 	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
-		if heading := p.rows[row].heading; heading != nil {
-			heading.draw(s, l)
+		if r := p.rows[row]; r.heading != nil {
+			r.heading.draw(s, l)
 		} else {
-			p.tableRow(l, table, columns, lockView{p.rows[row].lock, now, s}, row == p.row && !p.gone)
+			p.tableRow(l, table, columns, lockView{r.lock, now, s, r.class}, row == p.row && !p.gone)
 		}
 		s.scrollBar(l, row, p.top, n, len(p.rows))
 	})...)
@@ -217,7 +219,7 @@ func (p *locksPage) emptyText(s *state) []string {
 		return []string{"", "no snapshot yet: the server has not answered"}
 	case s.live == nil:
 		return []string{"", "scanning " + s.screen.glyphs.Ellipsis}
-	case p.group == byClass && p.waiting.classes == nil:
+	case p.group == byClass && p.waiting.rows == nil:
 		return []string{"", "summing up " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
 		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}

@@ -115,7 +115,7 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 		}
 		v := s.viewOf(p.rows[row].lock)
 		name := s.privacy.key(v.Key)
-		if c := p.classOf(v.Lock); c != nil {
+		if c := p.rows[row].class; c != nil {
 			name = s.privacy.key(c.Name)
 		}
 		v.compact(l, name, row == p.row && !p.gone)

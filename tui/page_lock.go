@@ -86,7 +86,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 // lock returns the lock with the time of its state.
 func (p *lockPage) lock(s *state) lockView {
 	if p.gone && !p.seen.IsZero() {
-		return lockView{&p.last, p.seen, s}
+		return lockView{Lock: &p.last, now: p.seen, state: s}
 	}
 	return s.viewOf(&p.last)
 }

@@ -10,6 +10,7 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/contention"
 	"locktop/tui/widget"
 )
 
@@ -56,7 +57,8 @@ func groups() []string { return []string{byOwner, byClass, noGroup} }
 // of an owner's locks.
 type lockRow struct {
 	lock    *keyspace.Lock
-	heading *ownerGroup // nil in the row of a lock
+	class   *contention.Class // nil if the rows are not grouped by class
+	heading *ownerGroup       // nil in the row of a lock
 }
 
 func (p *locksPage) act(s *state, a action) tea.Cmd {
@@ -262,7 +264,7 @@ func (p *locksPage) measure(s *state) {
 	for i := range locks {
 		p.deep = p.deep || locks[i].Depth() > 1
 		p.keyWidth = max(p.keyWidth, widget.Width(s.privacy.key(locks[i].Key)))
-		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{locks[i], time.Time{}, s}.owner()))
+		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{Lock: locks[i], state: s}.owner()))
 	}
 }
 
@@ -271,8 +273,8 @@ func (p *locksPage) sortRows(s *state) {
 	model := s.current()
 	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
-		of := func(l *keyspace.Lock) lockView { return lockView{l, model.snap.At, s} }
-		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a.lock), of(b.lock)) })
+		of := func(r lockRow) lockView { return lockView{r.lock, model.snap.At, s, r.class} }
+		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a), of(b)) })
 	}
 	if p.reversed {
 		slices.Reverse(p.rows)
@@ -288,7 +290,7 @@ func (p *locksPage) follow(s *state) {
 	}
 	class := keyspace.ClassOf(p.chosen.Key)
 	chosen := func(r lockRow) bool {
-		if c := p.classOf(r.lock); c != nil {
+		if c := r.class; c != nil {
 			return c.Name == class && c.DB == p.chosen.DB
 		}
 		return r.heading == nil && r.lock.ID().OnAnyNode() == p.chosen

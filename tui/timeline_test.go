@@ -223,18 +223,18 @@ func sumOneByOne(w *waiting, a *app, gone []*keyspace.Lock) {
 	for _, l := range gone {
 		add(l)
 	}
-	w.classes = make(map[keyspace.ID]*contention.Class)
+	w.rows = nil
 	for name, sum := range sums {
 		class := sum.Class(0, name)
-		w.classes[keyspace.ID{Key: name}] = &class
+		w.rows = append(w.rows, lockRow{class: &class})
 	}
 }
 
 // textOf returns the figures of the waiting, in the order of the classes.
 func textOf(w waiting) string {
 	lines := []string{fmt.Sprintf("%q: most %v %+v", w.filter, w.most, w.figures)}
-	for _, c := range w.classes {
-		lines = append(lines, fmt.Sprintf("%+v", *c))
+	for _, r := range w.rows {
+		lines = append(lines, fmt.Sprintf("%+v", *r.class))
 	}
 	slices.Sort(lines[1:])
 	return strings.Join(lines, "\n")
