@@ -40,7 +40,7 @@ func keyTests() []keyTest {
 			d.wantNot("with one lock each").press("o").want("owners with one lock each").press("o").wantNot("with one lock each")
 		}},
 		{onLocks, "v", func(d *driver) {
-			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48")
+			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48").size(160, 45).press("v").wantNot("FENCE")
 		}},
 		{onLocks, "w", func(d *driver) { d.size(160, 45).wantNot("FENCE").press("w").want("FENCE", "812", "RENEWED") }},
 		{onLocks, "esc", func(d *driver) {
@@ -58,6 +58,8 @@ func keyTests() []keyTest {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
 			check.Equal(d.t, d.copied, "cron-2", "copied")
+			d.app.config.Clipboard = func(string) error { return errors.New("no clipboard") }
+			d.press("y", "k").want("no clipboard")
 		}},
 		{onLocks, "+", func(d *driver) {
 			d.press("-", "+").want("refresh every 250 ms").press("+").want("already at the limit")

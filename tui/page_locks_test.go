@@ -269,8 +269,7 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 }
 
 func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
-	cmd := guarded(startPanic)
-	msg := cmd()
+	msg := guarded(startPanic)()
 	defer func() {
 		text := fmt.Sprint(recover())
 		check.True(t, strings.Contains(text, "at the disco") && strings.Contains(text, "startPanic"), "the panic became %v", text)
