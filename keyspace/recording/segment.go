@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -20,6 +19,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"locktop/keyspace"
 )
@@ -189,14 +191,17 @@ func segmentStart(prefix []byte) (time.Time, bool) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(prefix[fieldStart+4:]))), true
 }
 
+// jsonFormat is the format of the lines: a duration is a number of ns.
+var jsonFormat = jsonv1.FormatDurationAsNano(true)
+
 // encodeLine returns a value as a line of JSON.
 func encodeLine(v any) ([]byte, error) {
-	var line bytes.Buffer
-	lines := json.NewEncoder(&line)
-	lines.SetEscapeHTML(false)
-	err := lines.Encode(v)
-	return line.Bytes(), err
+	line, err := json.Marshal(v, jsonFormat)
+	return append(line, '\n'), err
 }
+
+// decodeLine sets a value from a line of JSON.
+func decodeLine(line []byte, v any) error { return json.Unmarshal(line, v, jsonFormat) }
 
 // checkCRC verifies the checksum of the line of a frame. sum is that of the stream before.
 func checkCRC(line []byte, sum uint32) error {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -105,7 +104,7 @@ func (l *segmentLines) frame() (*frame, error) {
 		return nil, errors.New("a line is not a frame")
 	}
 	f := new(frame)
-	if err := json.Unmarshal(line, f); err != nil {
+	if err := decodeLine(line, f); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -175,7 +174,7 @@ func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
 		return nil, err
 	}
 	var h segmentHeader
-	if err := json.Unmarshal(line, &h); err != nil {
+	if err := decodeLine(line, &h); err != nil {
 		return nil, err
 	}
 	switch {
@@ -191,7 +190,7 @@ func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
 			return nil, err
 		}
 		var l keyspace.Lock
-		if err := json.Unmarshal(line, &l); err != nil {
+		if err := decodeLine(line, &l); err != nil {
 			return nil, err
 		}
 		e := newLockEntry(mapLock(l, unescapeText, unescapeText))
