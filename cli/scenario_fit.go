@@ -172,9 +172,9 @@ func (c *holdCollector) event(e *keyspace.Event) {
 }
 
 // add adds a hold whose begin was seen.
-func (c *holdCollector) add(h *holds.Hold) {
+func (c *holdCollector) add(lock keyspace.ID, h *holds.Hold) {
 	read, _ := h.From.Latest()
-	l, acquired := c.locks[h.Lock]
+	l, acquired := c.locks[lock]
 	if h.From.Grade == holds.NotAfter || !acquired {
 		return
 	}
@@ -186,7 +186,7 @@ func (c *holdCollector) add(h *holds.Hold) {
 	if !slices.Contains(loadgen.Kinds(), s.Kind) {
 		s.Kind = loadgen.Mutex
 	}
-	s.Key = number(c.keys, h.Lock.Key)
+	s.Key = number(c.keys, lock.Key)
 	if h.Holder.Label != "" {
 		s.Owner = number(c.owners, h.Holder.Label)
 	}

@@ -14,7 +14,7 @@ func TestTheBinaryFormHasAllFields(t *testing.T) {
 	h, w, n := &Hold{}, Wait{}, 0
 	check.Fill(reflect.ValueOf(h).Elem(), &n)
 	check.Fill(reflect.ValueOf(&w).Elem(), &n)
-	h.Lock, h.Holder.Since, h.Seen, h.Depth = keyspace.ID{}, time.Time{}, time.Time{}, nil
+	h.Holder.Since, h.Seen, h.Depth = time.Time{}, time.Time{}, nil
 	was := Parts{
 		{Lock: keyspace.ID{Node: "10.0.0.5:6379", DB: 3, Key: "a"}, Format: "redsync", Holds: []*Hold{h, h, {}}, Waits: []Wait{w}},
 		{Lock: keyspace.ID{Key: "b"}, Format: "redsync"},

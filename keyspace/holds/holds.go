@@ -90,7 +90,6 @@ type End struct {
 
 // Hold is one token's possession of a lock. A hold of a ledger never changes: the ledger replaces it.
 type Hold struct {
-	Lock   keyspace.ID     // on any node
 	Holder keyspace.Holder // as last read: its token, label, mode, depth and deadline
 	Shared bool            // other holds of the lock may last at the same time
 	Found  bool            // nobody saw it begin: it was there when its lock was read
@@ -104,7 +103,7 @@ type Hold struct {
 	Renewed  []time.Time   // of the latest renewals, at most maxRenewed
 	Depth    []Step        // the latest changes, at most maxSteps; none: it was always that of Holder
 	First    time.Duration // TTL at its begin, as read; 0 = unknown, or it had none
-	Moved    Move          // the last change of the deadline that is no renewal; zero = none was seen
+	Moved    *Move         // the last change of the deadline that is no renewal; nil = none was seen
 
 	serial uint64 // rises with each hold of the ledger
 }
@@ -175,11 +174,11 @@ func (h *Hold) update(l *keyspace.Lock, now keyspace.Holder, at time.Time) {
 // move takes the deadline of a read. A hold with a TTL has a deadline, also if that of its holder was not read.
 func (h *Hold) move(to, at time.Time) {
 	from := h.Holder.Expires
-	if unread := from.IsZero() && h.TTL > 0 && h.Moved.At.IsZero(); unread {
+	if unread := from.IsZero() && h.TTL > 0 && h.Moved == nil; unread {
 		return
 	}
 	if later := !from.IsZero() && to.After(from); !later && from.Sub(to).Abs() > keyspace.DeadlineJitter {
-		h.Moved = Move{at, from, to}
+		h.Moved = &Move{at, from, to}
 	}
 }
 

@@ -24,9 +24,9 @@ type Ledger struct {
 	Waits  int  // waits of one lock that have ended, and at most twice as many; 0 = OfLock
 	All    bool // each lock of a state has a past of its own, also if nothing has happened to it
 
-	// Ended is called with each hold that ends, before what follows is recorded; nil = it is not
+	// Ended is called with each hold that ends, and its lock, before what follows is recorded; nil = it is not
 	// called. It may ask the ledger, but must not change it.
-	Ended func(*Hold)
+	Ended func(keyspace.ID, *Hold)
 
 	locks  map[keyspace.ID]*Account // on any node
 	added  []keyspace.ID            // locks of the holds in locks, in the order in which the holds were added
@@ -36,13 +36,14 @@ type Ledger struct {
 
 // Account is what a [Ledger] knows of one lock, up to now: its past. Only the ledger changes it.
 type Account struct {
-	Holds   []*Hold   // in the order of their begins; the ledger replaces those that last
-	lasting int       // holds that have not ended
-	free    time.Time // end of the last hold that excludes others
-	ended   []Wait    // in the order of their ends
-	waiting []Wait    // that last; one without a name is that of all clients whose names are not known
-	Whole   time.Time // earlier holds and waits may be discarded
-	most    int       // Ledger.Waits
+	Lock    keyspace.ID // on any node
+	Holds   []*Hold     // in the order of their begins; the ledger replaces those that last
+	lasting int         // holds that have not ended
+	free    time.Time   // end of the last hold that excludes others
+	ended   []Wait      // in the order of their ends
+	waiting []Wait      // that last; one without a name is that of all clients whose names are not known
+	Whole   time.Time   // earlier holds and waits may be discarded
+	most    int         // Ledger.Waits
 
 	contended  time.Time // since when clients wait without a break of maxBreak; zero = none does
 	waiterSeen time.Time // when one was read last
@@ -66,9 +67,9 @@ func (g *Ledger) Event(e *keyspace.Event) {
 	}
 	switch {
 	case e.Kind.Ends():
-		a.end(g, id, e)
+		a.end(g, e)
 	case e.Kind == keyspace.Discovered, e.Kind == keyspace.Acquired:
-		a.begin(g, id, now, e.Holder, e.At, e.Kind)
+		a.begin(g, now, e.Holder, e.At, e.Kind)
 	case e.Kind == keyspace.WaiterLeft:
 		a.leaves(e.Waiter.ID, e.At)
 		return // the lock may be gone, and the event has it as it was
@@ -93,20 +94,19 @@ func (g *Ledger) State(d keyspace.Delta) {
 func (g *Ledger) read(l *keyspace.Lock, at time.Time) {
 	id := l.ID().OnAnyNode()
 	if g.locks[id] != nil || g.All || l.LeastWaiters(at) > 0 {
-		g.Account(id).correct(g, id, l, at)
+		g.Account(id).correct(g, l, at)
 	}
 }
 
 // gone takes that a lock does not exist at a time.
 func (g *Ledger) gone(id keyspace.ID, at time.Time) {
-	id = id.OnAnyNode()
-	if a := g.locks[id]; a != nil {
-		a.correct(g, id, &keyspace.Lock{}, at)
+	if a := g.locks[id.OnAnyNode()]; a != nil {
+		a.correct(g, &keyspace.Lock{}, at)
 	}
 }
 
 // correct makes the holds and the waits of a lock those of a read.
-func (a *Account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.Time) {
+func (a *Account) correct(g *Ledger, l *keyspace.Lock, at time.Time) {
 	for i, h := range a.open {
 		if now, holds := l.Holder(h.Holder.ID); holds {
 			a.change(i).update(l, now, at)
@@ -115,17 +115,17 @@ func (a *Account) correct(g *Ledger, id keyspace.ID, l *keyspace.Lock, at time.T
 		}
 	}
 	for _, h := range l.Holders {
-		a.begin(g, id, l, h, at, keyspace.Discovered)
+		a.begin(g, l, h, at, keyspace.Discovered)
 	}
 	a.observe(l, at)
 }
 
 // begin adds a hold, unless it is known.
-func (a *Account) begin(g *Ledger, id keyspace.ID, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) {
+func (a *Account) begin(g *Ledger, l *keyspace.Lock, holder keyspace.Holder, at time.Time, kind keyspace.EventKind) {
 	if holder.ID == "" || a.find(holder.ID) >= 0 {
 		return
 	}
-	h := &Hold{Lock: id, Holder: holder, Shared: shared(l, holder), Found: kind != keyspace.Acquired, Seen: at}
+	h := &Hold{Holder: holder, Shared: shared(l, holder), Found: kind != keyspace.Acquired, Seen: at}
 	var free time.Time
 	if !h.Shared {
 		free = a.free
@@ -147,7 +147,7 @@ func (a *Account) insert(g *Ledger, h *Hold) {
 		i, _ = slices.BinarySearchFunc(a.Holds, h.From.At, func(b *Hold, t time.Time) int { return cmp.Or(b.From.At.Compare(t), -1) })
 	}
 	a.Holds, a.lasting = slices.Insert(a.Holds, i, h), a.lasting+1
-	g.count(a, h.Lock)
+	g.count(a)
 }
 
 // began returns when a hold began that was read at a time, and that others excluded until free.
@@ -217,8 +217,8 @@ func (a *Account) changed(e *keyspace.Event) {
 }
 
 // end takes the end of a hold. One that was not known begins as its event says.
-func (a *Account) end(g *Ledger, id keyspace.ID, e *keyspace.Event) {
-	a.begin(g, id, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
+func (a *Account) end(g *Ledger, e *keyspace.Event) {
+	a.begin(g, &e.Lock, e.Holder, e.Ended(), keyspace.Discovered)
 	if i := a.find(e.Holder.ID); i >= 0 {
 		h := a.change(i)
 		h.move(e.Holder.Expires, e.Ended())
@@ -264,19 +264,19 @@ func (g *Ledger) finish(a *Account, h *Hold, end End, to Moment) {
 		h.From = Moment{At: last, Grade: NotAfter}
 	}
 	if g.Ended != nil {
-		g.Ended(h)
+		g.Ended(a.Lock, h)
 	}
 }
 
 // count counts a hold that was added to a lock, or the lock itself. If there are too many, it discards the oldest.
-func (g *Ledger) count(a *Account, id keyspace.ID) {
+func (g *Ledger) count(a *Account) {
 	if len(a.Holds) > cmp.Or(g.OfLock, maxHolds) {
 		a.discard()
 	}
 	if g.Most < 0 {
 		return
 	}
-	if g.added = append(g.added, id); len(g.added) <= cmp.Or(g.Most, maxAllHolds) {
+	if g.added = append(g.added, a.Lock); len(g.added) <= cmp.Or(g.Most, maxAllHolds) {
 		return
 	}
 	oldest := g.added[0]
@@ -320,7 +320,7 @@ func newest[T any](all []T, n int) []T {
 // Begin records that a client holds a lock from a moment on, as it reports itself. Some unsound kinds
 // of lock let several clients hold it at the same time.
 func (g *Ledger) Begin(id keyspace.ID, holder keyspace.Holder, shared bool, at time.Time) {
-	g.Account(id).insert(g, &Hold{Lock: id, Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at})
+	g.Account(id).insert(g, &Hold{Holder: holder, Shared: shared, From: Moment{At: at, Grade: Exact}, Seen: at})
 }
 
 // End records that a hold has ended at a moment, as its client reports itself.
@@ -362,9 +362,9 @@ func (g *Ledger) Account(id keyspace.ID) *Account {
 	}
 	a := g.locks[id]
 	if a == nil {
-		a = &Account{Whole: g.whole, most: cmp.Or(g.Waits, g.OfLock, maxHolds)}
+		a = &Account{Lock: id, Whole: g.whole, most: cmp.Or(g.Waits, g.OfLock, maxHolds)}
 		g.locks[id] = a
-		g.count(a, id)
+		g.count(a)
 	}
 	return a
 }
@@ -391,7 +391,7 @@ func (g *Ledger) add(other *Ledger) {
 		g.Account(id)
 		g.locks[id] = a
 		for range a.Holds {
-			g.count(a, id)
+			g.count(a)
 		}
 	}
 }
@@ -423,12 +423,12 @@ func (g *Ledger) Of(id keyspace.ID, now *keyspace.Lock, at time.Time) *Account {
 	id = id.OnAnyNode()
 	a := g.locks[id]
 	if a == nil {
-		a = &Account{Whole: g.whole}
+		a = &Account{Lock: id, Whole: g.whole}
 		if now == nil {
 			now = &keyspace.Lock{}
 		}
 		for _, h := range now.Holders {
-			a.Holds = append(a.Holds, &Hold{Lock: id, Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
+			a.Holds = append(a.Holds, &Hold{Holder: h, Shared: shared(now, h), From: began(h, at, time.Time{}, keyspace.Discovered), Seen: at})
 		}
 		slices.SortStableFunc(a.Holds, func(a, b *Hold) int { return a.From.At.Compare(b.From.At) })
 	}

@@ -324,7 +324,7 @@ func TestEachEndHasItsProof(t *testing.T) {
 		}
 		if kind.Ends() {
 			var ended []holds.End
-			b := book{holds.Ledger{Ended: func(h *holds.Hold) { ended = append(ended, h.End) }}}
+			b := book{holds.Ledger{Ended: func(_ keyspace.ID, h *holds.Hold) { ended = append(ended, h.End) }}}
 			b.event(1, keyspace.Acquired, read(since("a", 1)), since("a", 1))
 			b.event(2, kind, read(), since("a", 1))
 			check.Equal(t, fmt.Sprint(ended), fmt.Sprint([]holds.End{{Kind: kind, Proof: want}}))
@@ -445,6 +445,6 @@ func TestADeadlineThatMovesIsNoRenewal(t *testing.T) {
 		a.Expires = to
 		b.State(keyspace.Delta{Snapshot: keyspace.Snapshot{At: at(3), Locks: []*keyspace.Lock{read(a)}}})
 		h := b.Of(read().ID(), nil, at(3)).Holds[0]
-		check.Equal(t, fmt.Sprint(h.Moved, h.Renewals, h.First), fmt.Sprint(holds.Move{At: at(3), From: at(60), To: to}, 0, ttl))
+		check.Equal(t, fmt.Sprint(h.Moved, h.Renewals, h.First), fmt.Sprint(&holds.Move{At: at(3), From: at(60), To: to}, 0, ttl))
 	}
 }

@@ -13,7 +13,7 @@ import (
 type Part struct {
 	Lock   keyspace.ID
 	Format string  // of the lock; the ledger does not know it
-	Holds  []*Hold // that ended, in the order of their ends; without the lock, the depths, and all renewals but the last
+	Holds  []*Hold // that ended, in the order of their ends; without the depths, and all renewals but the last
 	Waits  []Wait  // in the order in which they were seen; some of them last
 }
 
@@ -31,7 +31,7 @@ func (g *Ledger) Cut(id keyspace.ID) Part {
 			continue
 		}
 		ended := *h
-		ended.Lock, ended.Holder.Since, ended.Seen, ended.Depth = keyspace.ID{}, time.Time{}, time.Time{}, nil
+		ended.Holder.Since, ended.Seen, ended.Depth = time.Time{}, time.Time{}, nil
 		ended.Renewed = newest(h.Renewed, 1)
 		part.Holds = append(part.Holds, &ended)
 	}
@@ -58,7 +58,6 @@ func (g *Ledger) Take(a *Account, part Part) {
 			a.takeWait(waits[0])
 			waits = waits[1:]
 		}
-		h.Lock = part.Lock
 		a.take(g, h)
 	}
 	for _, w := range waits {
@@ -236,7 +235,14 @@ func (c *coder) hold(h *Hold) {
 	c.moment(&h.From)
 	list(c, &h.Renewed, func(c *coder, t *time.Time) { c.times(t) })
 	c.moment(&h.To)
-	c.times(&h.Holder.Seen, &h.Holder.Renewed, &h.Holder.Expires, &h.Holder.DisconnectedAt, &h.Holder.ConnectedAt, &h.Moved.At, &h.Moved.From, &h.Moved.To)
+	c.times(&h.Holder.Seen, &h.Holder.Renewed, &h.Holder.Expires, &h.Holder.DisconnectedAt, &h.Holder.ConnectedAt)
+	moved := h.Moved != nil
+	if flag(c, &moved); moved {
+		if c.reads {
+			h.Moved = new(Move)
+		}
+		c.times(&h.Moved.At, &h.Moved.From, &h.Moved.To)
+	}
 	flag(c, &h.Shared)
 	flag(c, &h.Found)
 	text(c, &h.End.Kind)

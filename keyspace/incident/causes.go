@@ -75,8 +75,10 @@ var (
 func holderOf(f *fault) string { return name(f.hold.Holder.Name()) }
 
 func saysGone(w *writer, f *fault) string {
-	how := w.moved(f.hold)
-	moved := map[bool]string{true: " By " + clock(f.hold.Moved.At) + " " + how + "."}[how != ""]
+	moved := ""
+	if how := w.moved(f.hold); how != "" {
+		moved = " By " + clock(f.hold.Moved.At) + " " + how + "."
+	}
 	return saying("The connection of {holder}, which held {lock}, had ended by {from}, and the lock stayed held until {end}."+moved+"{slowly}")(w, f)
 }
 
@@ -203,7 +205,7 @@ func nextDeadlock(w *writer, f *fault) string {
 // moved says how the deadline of a hold was set otherwise than by a renewal; "" if that was not seen.
 func (w *writer) moved(h *holds.Hold) string {
 	switch m := h.Moved; {
-	case m.At.IsZero(), !m.From.IsZero() && !m.To.IsZero() && m.From.Sub(m.To) < time.Second:
+	case m == nil, !m.From.IsZero() && !m.To.IsZero() && m.From.Sub(m.To) < time.Second:
 		return ""
 	case m.To.IsZero():
 		return "its deadline, " + clock(m.From) + ", was removed"

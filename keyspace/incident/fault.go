@@ -28,7 +28,7 @@ type fault struct {
 // the lock for a minimum time.
 func (f *fault) early() bool {
 	m := f.hold.Moved
-	return f.cause == Expired && (f.rewritten || !m.To.IsZero() && !m.From.IsZero() && m.From.Sub(m.To) >= time.Second && !f.hold.LastRenewal().After(m.At))
+	return f.cause == Expired && (f.rewritten || m != nil && !m.To.IsZero() && !m.From.IsZero() && m.From.Sub(m.To) >= time.Second && !f.hold.LastRenewal().After(m.At))
 }
 
 // price sets what the clients lost that waited in the span of a fault.

@@ -278,9 +278,9 @@ func (w *writer) beginOf(f *fault) string {
 	case h.Holder.ID == w.t.brought: // the rest of it
 	case h.First > 0:
 		text += ": TTL " + humanize.Setting(h.First)
-	case cmp.Or(m.From, h.Holder.Expires).IsZero(), !m.At.IsZero() && m.From.IsZero():
+	case m == nil && h.Holder.Expires.IsZero(), m != nil && m.From.IsZero():
 		text += ": no TTL"
-	case h.TTL > 0 && h.Renewals == 0 && m.At.IsZero():
+	case h.TTL > 0 && h.Renewals == 0 && m == nil:
 		text += ": TTL " + humanize.Setting(h.TTL)
 	}
 	switch {

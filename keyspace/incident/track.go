@@ -38,8 +38,8 @@ type track struct {
 }
 
 // judge records a hold that has ended, and its fault.
-func (b *Builder) judge(h *holds.Hold) {
-	t, end := b.locks[h.Lock], ended(h, time.Time{})
+func (b *Builder) judge(lock keyspace.ID, h *holds.Hold) {
+	t, end := b.locks[lock], ended(h, time.Time{})
 	t.follow()
 	if t.last != nil { // a wait is read later than it began
 		t.count(t.last.To.At)

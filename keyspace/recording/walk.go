@@ -138,7 +138,7 @@ type Indexer interface {
 
 // The index of a segment is a file beside it: what the Indexer returned, as a gzip stream with
 // the name of the segment before it, and the version of the index as the comment.
-const indexSuffix, indexVersion = ".index", "4"
+const indexSuffix, indexVersion = ".index", "5"
 
 func indexName(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
