@@ -97,6 +97,7 @@ var guarded = map[string][]string{
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/go-json-experiment/json":      {"keyspace/recording"}, // of Go 1.27, where it is encoding/json/v2
+	"github.com/klauspost/compress/zstd":      {"keyspace/recording"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
 	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "internal/servertest", "internal/sigstop", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.listClients", "tui.readStored"},
 }

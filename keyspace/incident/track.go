@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/gob"
-	"io"
 	"maps"
 	"math"
 	"net"
@@ -231,9 +230,9 @@ func (b *Builder) Index() []byte {
 }
 
 // Load reads an index, also while the Builder is used. It returns a function that adds its frames; nil: it is malformed.
-func (b *Builder) Load(in io.Reader) (add func()) {
+func (b *Builder) Load(data []byte) (add func()) {
 	var i index
-	if gob.NewDecoder(in).Decode(&i) != nil {
+	if gob.NewDecoder(bytes.NewReader(data)).Decode(&i) != nil {
 		return nil
 	}
 	return func() { b.load(&i) }

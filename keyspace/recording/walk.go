@@ -2,13 +2,14 @@ package recording
 
 import (
 	"bytes"
-	"compress/gzip"
-	"errors"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"locktop/keyspace"
 )
@@ -51,7 +52,7 @@ func (r *Reader) Walk(from, to time.Time, v Visitor, load Load) error {
 }
 
 // Load reads an index, in the background, and returns what shows it to a visitor; nil: it is malformed.
-type Load func(index io.Reader) (show func())
+type Load func(index []byte) (show func())
 
 // index returns what shows the index of a segment that ends before to; nil if there is none.
 func (r *Reader) index(n int, to time.Time, load Load) func() {
@@ -136,31 +137,37 @@ type Indexer interface {
 	Index() []byte
 }
 
-// The index of a segment is a file beside it: what the Indexer returned, as a gzip stream with
-// the name of the segment before it, and the version of the index as the comment.
-const indexSuffix, indexVersion = ".index", "5"
+// The index of a segment is a file beside it: a header, and as a zstd frame what the Indexer returned.
+const indexSuffix, indexVersion = ".index", 5
 
 func indexName(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
 }
 
+// indexHeader returns the first line of an index: its version, and the segment that its Indexer has seen before.
+func indexHeader(before string) []byte {
+	return fmt.Appendf(nil, "locktop index %d %s\n", indexVersion, before)
+}
+
+// decompressor decompresses the indexes, and verifies their checksums.
+var decompressor = sync.OnceValue(func() *zstd.Decoder {
+	zip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked)) // the options are valid
+	return zip
+})
+
 // readIndex loads the index of a segment, and returns what shows it; nil if it is damaged, or is none for a
 // reader of the segment that is before it.
 func readIndex(segment, before string, load Load) (show func()) {
-	f, err := os.Open(indexName(segment))
+	file, err := os.ReadFile(indexName(segment))
+	frame, ours := bytes.CutPrefix(file, indexHeader(filepath.Base(before)))
+	if err != nil || !ours {
+		return nil
+	}
+	index, err := decompressor().DecodeAll(frame, nil)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil || zip.Name != filepath.Base(before) || zip.Comment != indexVersion {
-		return nil
-	}
-	show = load(io.LimitReader(zip, maxUnpacked))
-	if _, err := io.Copy(io.Discard, zip); err != nil { // its checksum is wrong
-		return nil
-	}
-	return show
+	return load(index)
 }
 
 // indexing makes the indexes of segments that follow each other, in the background.
@@ -206,15 +213,10 @@ func (x *indexing) write(segment string) (size int64, err error) {
 	if x.before == "" {
 		return 0, nil
 	}
-	var text bytes.Buffer
-	zip, err := gzip.NewWriterLevel(&text, gzip.BestSpeed)
+	zip, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return 0, err
 	}
-	zip.Name, zip.Comment = x.before, indexVersion
-	_, err = zip.Write(index)
-	if err = errors.Join(err, zip.Close()); err != nil {
-		return 0, err
-	}
-	return int64(text.Len()), os.WriteFile(filepath.Join(x.dir, indexName(segment)), text.Bytes(), 0o600)
+	file := zip.EncodeAll(index, indexHeader(x.before))
+	return int64(len(file)), os.WriteFile(filepath.Join(x.dir, indexName(segment)), file, 0o600)
 }
