@@ -297,7 +297,7 @@ const (
 
 // Values of GOGC. An export runs for months beside other programs, and allocates little
 // once the first scan has ended. With 200,000 locks, the screen takes 630 MB at 100 and
-// 465 MB at 30. An explain of 24 hours takes 15 % less time at 200 than at 100, and 250 MB for 190 MB.
+// 465 MB at 30. An explain of 24 hours takes 15 % less time at 200 than at 100, and 270 MB for 190 MB.
 const (
 	exportGCPercent  = 20
 	screenGCPercent  = 30

@@ -12,6 +12,7 @@ import (
 	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
+	"locktop/keyspace/incident"
 	"locktop/keyspace/recording"
 )
 
@@ -107,7 +108,9 @@ func measureDay(t *testing.T, acquires int, megabytes int64) {
 	t.Helper()
 	const locks, frames = 10_000, 3600
 	dir := t.TempDir()
-	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }}))(t)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{
+		Index: func() recording.Indexer { return incident.NewIndexer() }, Report: func(text string) { t.Error(text) },
+	}))(t)
 	s := newBusyServer(locks)
 	var took time.Duration
 	for range frames {
@@ -117,14 +120,17 @@ func measureDay(t *testing.T, acquires int, megabytes int64) {
 		took += time.Since(start)
 	}
 	check.NoError(t, w.Close())
-	var size int64
-	segments := check.Must(filepath.Glob(filepath.Join(dir, "*.lockrec")))(t)
-	for _, name := range segments {
-		size += check.Must(os.Stat(name))(t).Size()
+	sizeOf := func(glob string) (size, n int64) {
+		for _, name := range check.Must(filepath.Glob(filepath.Join(dir, glob)))(t) {
+			size, n = size+check.Must(os.Stat(name))(t).Size(), n+1
+		}
+		return size, n
 	}
+	size, segments := sizeOf("*.lockrec")
+	index, indexed := sizeOf("*.index") // the first and the last segment have none
 	day := 24 * size / 1e6
-	t.Logf("%d locks, each renewed every 10 s, %d acquires and releases per second: %d MB in 24 h, %d segments in an hour; %v per frame",
-		locks, acquires, day, len(segments), took/frames)
+	t.Logf("%d locks, each renewed every 10 s, %d acquires and releases per second: %d MB in 24 h and %d MB of indexes, %d segments in an hour; %v per frame",
+		locks, acquires, day, 24*index*segments/max(1, indexed)/1e6, segments, took/frames)
 	check.AtMost(t, day, megabytes, "MB in 24 h")
 	for _, at := range []int{1, frames / 3, frames / 2, frames - 1} {
 		moment, start := aDay.Add(time.Duration(at)*time.Second), time.Now()
