@@ -18,20 +18,19 @@ import (
 type room struct {
 	packages []string
 	lines    int
-	later    string // a figure that a decided change reaches, and the change
 }
 
 // rooms are the packages that the program links.
 var rooms = map[string]room{
-	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_702, ""},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_874, "7,300 when all views read the ledger of holds"},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_703, ""},
-	"formats":   {[]string{"keyspace/formats"}, 5_121, ""},
-	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_626, "3,500 without an index"},
-	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_490, ""},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_820, ""},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_528, "13,050 when all views read the ledger of holds"},
-	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_268, ""},
+	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_702},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_851},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_608},
+	"formats":   {[]string{"keyspace/formats"}, 5_078},
+	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_615},
+	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_367},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_615},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_396},
+	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_222},
 }
 
 // testOnly are the packages that only tests import: they count as tests.
@@ -42,8 +41,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 79_132
-	testLines    = 55_751
+	programLines = 78_454
+	testLines    = 55_745
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
