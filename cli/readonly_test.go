@@ -12,8 +12,11 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/check"
+	"locktop/internal/server"
 	"locktop/internal/servertest"
 	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // allowed returns the commands that docs/operators.md allows locktop to send,
@@ -345,6 +348,39 @@ func TestTheTableOfPermissionsSaysWhatHappensWithoutEach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The screen says of each server that it could not ask for the keys of a lock that they are not known.
+func TestTheKeysOfAServerThatWasNotReadAreNotKnown(t *testing.T) {
+	t.Parallel()
+	addr := servertest.RedisForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token)
+	aUser(t, addr, "few", "on", ">c4nary", "~*", "&*", "+@all", "-getrange", "-strlen")
+	clients := map[string]server.Client{
+		"reads": clientTo(t, addr), "down": clientWith(t, "127.0.0.1:1", server.ClientOptions{NoRetry: true}),
+		"denies": clientWith(t, addr, server.ClientOptions{Username: "few", Password: "c4nary"}),
+	}
+	var s selection
+	store := s.storedOn(func(addr string, _ int) inspect.Client {
+		if rdb, open := clients[addr]; open {
+			return rdb
+		}
+		return nil
+	})
+	read := func(key string, nodes ...string) (unknown string) {
+		l := keyspace.Lock{Key: key}
+		for _, n := range nodes {
+			l.Votes = append(l.Votes, keyspace.Vote{Node: n})
+		}
+		for _, e := range store(t.Context(), l) {
+			if unknown += e.Node + " "; e.Err == nil {
+				unknown += e.Entry.Value + " "
+			}
+		}
+		return unknown
+	}
+	check.Equal(t, read("lock:a", "reads", "down", "denies", "closed"), "reads "+token+" down denies closed ")
+	check.Equal(t, read("lock:b", "reads", "down", "closed"), "down closed ")
 }
 
 // A user that may not read keys of one type, or with some names, sees the others. Each output that rests on such keys says so.

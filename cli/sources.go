@@ -196,33 +196,31 @@ func executorOf(t *connect.Target, log *auditLog, s *selection) *release.Executo
 	return release.NewExecutor(t.Clients, s.formats(), log.as(t.User()))
 }
 
-// storedOn returns what reads the keys of a lock from every server that may have it, and returns an
-// error only if no server answers. client returns the client of a server; nil if there is none.
+// storedOn returns what reads the keys of a lock from every server that may have it. client returns the
+// client of a server; nil if there is none.
 func (s *selection) storedOn(client func(addr string, db int) inspect.Client) tui.Store {
-	return func(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
+	return func(ctx context.Context, l keyspace.Lock) (all []tui.RawEntry) {
 		addrs := []string{l.Node}
 		if len(l.Votes) > 0 {
 			addrs = render.Each(l.Votes, func(v keyspace.Vote) string { return v.Node })
 		}
-		var all []tui.RawEntry
-		var failed []error
 		for _, addr := range addrs {
-			rdb := client(addr, l.DB)
-			if rdb == nil {
-				continue
+			var sight inspect.Key
+			err := errors.New("it is not connected")
+			if rdb := client(addr, l.DB); rdb != nil {
+				sight, err = inspect.NewScanner(rdb, s.keyOptions(l.DB)).ReadKey(ctx, l.Key)
 			}
-			sight, err := inspect.NewScanner(rdb, s.keyOptions(l.DB)).ReadKey(ctx, l.Key)
-			if err != nil {
-				failed = append(failed, err)
+			if err == nil && (!sight.Complete || len(sight.Entries) == 0 && len(sight.Problems) > 0) { // the key may have moved to another node
+				err = errors.New(strings.Join(sight.Problems, "; "))
 			}
 			for _, e := range sight.Entries {
 				all = append(all, tui.RawEntry{Node: addr, Entry: e})
 			}
+			if err != nil {
+				all = append(all, tui.RawEntry{Node: addr, Err: err})
+			}
 		}
-		if len(failed) == len(addrs) {
-			return nil, errors.Join(failed...)
-		}
-		return all, nil
+		return all
 	}
 }
 

@@ -68,8 +68,8 @@ func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		at := time.Now()
-		items, err := store(ctx, l)
-		return answer(func(a *app) { a.raw.onAnswer(l.ID(), at, items, err) })
+		items := store(ctx, l)
+		return answer(func(a *app) { a.raw.onAnswer(l.ID(), at, items) })
 	})
 }
 

@@ -548,13 +548,13 @@ func testConfig() Config {
 }
 
 // storedHash stores a hash and a queue under every key.
-func storedHash(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
+func storedHash(_ context.Context, l keyspace.Lock) []RawEntry {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
 		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
 	}
-	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, nil
+	return []RawEntry{{l.Node, hash, nil}, {l.Node, queue, nil}}
 }
 
 // A terminal that is gone answers as a file that is none.

@@ -267,7 +267,6 @@ func (p *lockPage) storyBlock(s *state, w int) []string {
 type rawValue struct {
 	lock   keyspace.Lock // as it was at the last request
 	items  []RawEntry
-	err    error
 	asked  time.Time // local time of the last request for this lock; or zero
 	read   time.Time // local time of the request that items answers; zero = there is no answer for this lock
 	asking bool
@@ -295,17 +294,17 @@ func (v *rawValue) request(ctx context.Context, store Store, l keyspace.Lock, no
 // freshFor returns how long the last answer may be shown: not for long if the lock has changed
 // since, or has a holder and no key, because it was read between two holds.
 func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
-	if !v.read.IsZero() && v.err == nil && (len(v.items) == 0 && len(l.Holders) > 0 || !keyspace.SameLock(&l, &v.lock)) {
+	if !v.read.IsZero() && (len(v.items) == 0 && len(l.Holders) > 0 || !keyspace.SameLock(&l, &v.lock)) {
 		return tickInterval
 	}
 	return storedFor
 }
 
 // onAnswer stores an answer. It discards an answer for another lock.
-func (v *rawValue) onAnswer(id keyspace.ID, requested time.Time, items []RawEntry, err error) {
+func (v *rawValue) onAnswer(id keyspace.ID, requested time.Time, items []RawEntry) {
 	v.asking = false
 	if id == v.lock.ID() {
-		v.items, v.err, v.read = items, err, requested
+		v.items, v.read = items, requested
 	}
 }
 
@@ -321,10 +320,7 @@ func (v *rawValue) block(s *state, id keyspace.ID, w int) []string {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", v.age(s))}
-	switch {
-	case v.err != nil:
-		return append(lines, s.item(w, "", s.screen.theme.warn, shortError(v.err)))
-	case len(v.items) == 0:
+	if len(v.items) == 0 {
 		return append(lines, s.item(w, "", s.screen.theme.dim, "nothing: the key is gone"))
 	}
 	for i := range v.items {
@@ -344,6 +340,9 @@ func (v *rawValue) age(s *state) string {
 
 // draw draws a key: type, TTL, node and the beginning of its value.
 func (k *RawEntry) draw(s *state, w int) []string {
+	if k.Err != nil {
+		return s.items(w, "", s.screen.theme.warn, "not known of "+s.privacy.addr(k.Node)+": "+shortError(k.Err), 2)
+	}
 	e := &k.Entry
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {

@@ -264,9 +264,9 @@ type Target struct {
 	Match string // a glob for keys; * matches all
 }
 
-// Store returns the existing keys of a lock from its servers, the lock's own key first. It cuts
-// long values.
-type Store func(context.Context, keyspace.Lock) ([]RawEntry, error)
+// Store returns the existing keys of a lock from its servers, the lock's own key first, and why those of
+// a server are not known. It cuts long values.
+type Store func(context.Context, keyspace.Lock) []RawEntry
 
 // Finder finds the clients that hold locks. With a nil Finder, the screen does not look for
 // them.
@@ -279,10 +279,11 @@ type Finder interface {
 	WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) (keyspace.Suspicion, error)
 }
 
-// RawEntry is a key on one server.
+// RawEntry is a key on one server, or the reason for which the server may have keys that are not known.
 type RawEntry struct {
 	Node  string
 	Entry keyspace.Entry
+	Err   error // nil: Entry was read
 }
 
 // Runner returns the run of a program of the user, with its arguments, in the terminal in place of

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -116,12 +117,13 @@ func hostile(s string) Config {
 // hostileStore stores a text in each place of an entry.
 func hostileStore(s string) Store {
 	one := keyspace.Member{Name: s, Value: s}
-	return func(context.Context, keyspace.Lock) ([]RawEntry, error) {
+	return func(context.Context, keyspace.Lock) []RawEntry {
 		return []RawEntry{
-			{s, keyspace.Entry{Key: s, Type: "string", Value: s, Len: 1 << 20}},
-			{s, keyspace.Entry{Key: s, Type: "hash", Members: []keyspace.Member{one, one}, Len: 2}},
-			{s, keyspace.Entry{Key: s, Type: s, Members: []keyspace.Member{one}, Len: 300}},
-		}, nil
+			{s, keyspace.Entry{Key: s, Type: "string", Value: s, Len: 1 << 20}, nil},
+			{s, keyspace.Entry{Key: s, Type: "hash", Members: []keyspace.Member{one, one}, Len: 2}, nil},
+			{s, keyspace.Entry{Key: s, Type: s, Members: []keyspace.Member{one}, Len: 300}, nil},
+			{s, keyspace.Entry{}, errors.New(s)},
+		}
 	}
 }
 
