@@ -24,7 +24,7 @@ type room struct {
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_702},
 	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_851},
-	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_608},
+	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_609},
 	"formats":   {[]string{"keyspace/formats"}, 5_078},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_615},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_367},
@@ -41,8 +41,8 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 78_452
-	testLines    = 55_785
+	programLines = 78_453
+	testLines    = 55_784
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.

@@ -146,16 +146,20 @@ const (
 // far as they are on the same server, in the same database and of the same format.
 //
 // It starts again when another owner acquires the lock. It returns an error if the server
-// does not report changes, if the clients cannot be listed, if they are too many, or if
-// the deadlines do not show which of several holders has made a change.
+// does not report changes, if the clients cannot be listed, if they are too many, if the
+// deadlines do not show which of several holders has made a change, or if ctx ends before
+// the server has answered.
 func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []*keyspace.Lock, progress func(Investigation)) (Investigation, error) {
 	w, err := s.newHolderWatch(ctx, l, holder, others)
-	if err != nil {
-		return Investigation{}, err
+	if err == nil {
+		defer w.changes.close()
+		err = w.start(ctx)
 	}
-	defer w.changes.close()
-	if err := w.start(ctx); err != nil {
-		return w.seen(), err
+	switch {
+	case err != nil && hasEnded(ctx):
+		return Investigation{}, errors.New("the watch ended before it had begun")
+	case err != nil:
+		return Investigation{}, err
 	}
 	tick := time.NewTicker(pollSuspectsExpected)
 	defer tick.Stop()
@@ -258,7 +262,7 @@ func (w *holderWatch) start(ctx context.Context) error {
 	select {
 	case <-w.changes.ready:
 	case <-ctx.Done():
-		return nil
+		return ctx.Err()
 	}
 	if err, ended := w.changes.closedWith(); ended {
 		return fmt.Errorf("connect for client tracking: %w", err)
@@ -267,9 +271,6 @@ func (w *holderWatch) start(ctx context.Context) error {
 		return fmt.Errorf("the server does not report changes: %w", err)
 	}
 	_, err := w.conn.clients(ctx, []int64{1})
-	if hasEnded(ctx) {
-		return nil
-	}
 	return err
 }
 
