@@ -14,7 +14,6 @@ import (
 	"locktop/loadgen"
 	"locktop/loadgen/agents"
 	"locktop/loadgen/report"
-	"locktop/tui/widget"
 )
 
 // agentOptions holds the settings of an agent.
@@ -91,7 +90,7 @@ func (r *agentRun) run(ctx context.Context) error {
 	a := agents.Agent{
 		Control: control.Client,
 		Open:    r.openTarget,
-		Note:    func(text string) { r.notes.note("%s", widget.Plain(text)) },
+		Note:    func(text string) { r.notes.note("%s", text) },
 		Listen:  agentFiles(o.events),
 		Now:     func() time.Time { return time.Now().Add(o.shift) },
 	}
@@ -236,7 +235,7 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 	}
 	load, err = agents.New(agents.Config{
 		Control: control.Client, Servers: on.Servers, Target: target, Scenario: s, Agents: o.agents,
-		Patience: o.joining, Note: func(text string) { p.notes.note("%s", widget.Plain(text)) },
+		Patience: o.joining, Note: func(text string) { p.notes.note("%s", text) },
 	})
 	if err != nil {
 		control.Close()
