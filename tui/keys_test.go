@@ -379,6 +379,8 @@ func TestTheSampleScreen(t *testing.T) {
 					d.want(strings.ToUpper(c.label)).want("order: by " + c.label)
 				}
 			}
+			d.press("s", menu.choices[len(menu.choices)-1].key, "w")
+			check.Equal(d.t, d.app.locks().orderText(), "worst first", "without the column that it was by, the order is")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })

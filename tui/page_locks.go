@@ -100,8 +100,9 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 		s.notify("order: " + p.orderText())
 	case wide:
-		p.wide = !p.wide
-		p.sort = min(p.sort, len(p.columns())-1)
+		if p.wide = !p.wide; p.sort >= len(p.columns()) {
+			p.sort, p.reversed = bySeverity, false
+		}
 		p.arrange(s)
 	case preview:
 		p.togglePreview(s)

@@ -28,8 +28,8 @@ var rooms = map[string]room{
 	"formats":   {[]string{"keyspace/formats"}, 5_078},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_615},
 	"loadgen":   {[]string{"loadgen", "loadgen/agents", "loadgen/external", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness"}, 14_367},
-	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_615},
-	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_394},
+	"tui":       {[]string{"tui", "tui/svg", "tui/widget"}, 12_616},
+	"cli":       {[]string{"cli", "cli/connect", "cli/demo", "cli/render"}, 13_393},
 	"internal":  {[]string{".", "internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "internal/shell", "internal/sigstop"}, 2_222},
 }
 
@@ -42,7 +42,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
 	programLines = 78_453
-	testLines    = 55_784
+	testLines    = 55_786
 )
 
 // A change that needs more lines raises the budget in a commit of its own, with the reason.
