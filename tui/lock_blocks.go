@@ -341,7 +341,7 @@ func (v *rawValue) age(s *state) string {
 // draw draws a key: type, TTL, node and the beginning of its value.
 func (k *RawEntry) draw(s *state, w int) []string {
 	if k.Err != nil {
-		return s.items(w, "", s.screen.theme.warn, "not known of "+s.privacy.addr(k.Node)+": "+shortError(k.Err), 2)
+		return s.wrapAnywhere(w, margin, s.screen.theme.warn, s.sentence("not known", shortError(k.Err), s.privacy.addr(k.Node)))
 	}
 	e := &k.Entry
 	ttl := "no TTL"

@@ -214,7 +214,7 @@ func TestTheLockPageShowsWhatIsStored(t *testing.T) {
 		return append(storedHash(ctx, l), RawEntry{Node: "10.0.0.9:1", Err: errors.New("read keys: \x1b[31mNOPERM")})
 	}
 	drive(t, w, func(d *driver) {
-		d.size(100, 60).press("enter").wait(tickInterval).want("holder = 3", `not known of 10.0.0.9:1: read keys: \x1b[31mNOPERM`)
+		d.size(100, 60).press("enter").wait(tickInterval).want("holder = 3", `not known · read keys: \x1b[31mNOPERM · 10.0.0.9:1`)
 	})
 }
 
