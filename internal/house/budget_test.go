@@ -23,7 +23,7 @@ type room struct {
 // rooms are the packages that the program links.
 var rooms = map[string]room{
 	"lock":      {[]string{"lock", "lock/internal/transport", "lock/classic"}, 8_702},
-	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_851},
+	"keyspace":  {[]string{"keyspace", "keyspace/holds", "keyspace/contention", "keyspace/incident", "keyspace/order", "keyspace/internal/cache", "keyspace/internal/sorted"}, 9_853},
 	"inspect":   {[]string{"keyspace/inspect", "keyspace/release"}, 8_609},
 	"formats":   {[]string{"keyspace/formats"}, 5_078},
 	"recording": {[]string{"keyspace/recording", "keyspace/metrics", "keyspace/metrics/web"}, 3_615},
@@ -41,7 +41,7 @@ var tools = []string{"cli/manpages", "docs", "screenshots"}
 
 // The greatest numbers of lines of all rooms together, and of the tests of this module.
 const (
-	programLines = 78_453
+	programLines = 78_455
 	testLines    = 55_786
 )
 
