@@ -216,8 +216,10 @@ func (b *Builder) Index() []byte {
 	i := index{Cycles: b.cycles, Notices: b.notices, Gaps: b.gaps, Policy: b.policy, Last: b.last}
 	for _, id := range slices.SortedFunc(maps.Keys(b.locks), keyspace.ID.Compare) {
 		part := b.past.Cut(id)
-		part.Format = b.locks[id].format
-		i.Locks = append(i.Locks, part)
+		if ended := len(part.Holds)+len(part.Waits) > 0; ended || !b.past.Has(id) { // the reader learns of what lasts when it ends
+			part.Format = b.locks[id].format
+			i.Locks = append(i.Locks, part)
+		}
 	}
 	clear(b.locks)
 	b.cycles = slices.DeleteFunc(slices.Clone(b.cycles), func(c *cycle) bool { return b.last.Sub(c.To) > gapLength })
