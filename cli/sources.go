@@ -257,7 +257,7 @@ func (f *clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keysp
 	if err != nil {
 		return keyspace.Suspicion{}, err
 	}
-	seen, err := scanner.WatchHolder(ctx, l, h, others, func(inspect.Investigation) {})
+	seen, err := scanner.WatchHolder(ctx, l, h, others, never, func(inspect.Investigation) {})
 	return seen.Suspicion, err
 }
 

@@ -266,11 +266,9 @@ func withoutOwn(clients []keyspace.Client) []keyspace.Client {
 // watchFor finds the client of a holder by coincidence, with the changes of its other locks.
 func (r *whoRun) watchFor(ctx context.Context, others []*keyspace.Lock) error {
 	id, watch := &r.identity, r.options.watch
-	within, cancel := context.WithTimeout(ctx, watch)
-	defer cancel()
 	line := r.program.newProgressLine()
 	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
-	seen, err := r.scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
+	seen, err := r.scanner.WatchHolder(ctx, id.lock, id.holder, others, watch, func(i inspect.Investigation) {
 		line.show(i.Text())
 	})
 	line.clear()

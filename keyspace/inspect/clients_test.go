@@ -111,12 +111,12 @@ func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
 		scanner := NewScanner(userOf(t, admin, c.rights...), justTokens())
 		l, err := scanner.ReadLock(t.Context(), "lock:a")
 		check.Require(t, err == nil && l != nil, "%v, %v", l, err)
-		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, func(Investigation) {})
+		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, time.Minute, func(Investigation) {})
 		check.True(t, err != nil && strings.Contains(err.Error(), c.want),
 			"%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
 	}
 	shared := keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "1"}, {ID: "2"}}}
-	_, err := NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil)
+	_, err := NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, time.Minute, nil)
 	check.ErrorContains(t, err, "share one deadline", "two holders with one deadline")
 }
 
@@ -130,7 +130,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	check.Require(t, err == nil && l != nil, "%v, %v", l, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = scanner.WatchHolder(ctx, *l, l.Holders[0], nil, nil)
+	_, err = scanner.WatchHolder(ctx, *l, l.Holders[0], nil, time.Minute, nil)
 	check.ErrorContains(t, err, "ended before it had begun")
 	waitFor(t, func() bool { return !strings.Contains(admin.ClientList(t.Context()).Val(), "flags=t") })
 }

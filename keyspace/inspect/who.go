@@ -140,16 +140,17 @@ const (
 )
 
 // WatchHolder watches a lock until the client of one of its holders is named by
-// coincidence, or until ctx ends, which is not an error. It lists the clients again and
-// again, and just after each change of the hold; see [keyspace.Suspects]. It calls progress
-// after each change. The changes of other locks that the same client holds count, too, as
-// far as they are on the same server, in the same database and of the same format.
+// coincidence, until a span has passed since the watch has begun, or until ctx ends, which
+// is not an error. It lists the clients again and again, and just after each change of the
+// hold; see [keyspace.Suspects]. It calls progress after each change. The changes of other
+// locks that the same client holds count, too, as far as they are on the same server, in
+// the same database and of the same format.
 //
 // It starts again when another owner acquires the lock. It returns an error if the server
 // does not report changes, if the clients cannot be listed, if they are too many, if the
 // deadlines do not show which of several holders has made a change, or if ctx ends before
 // the server has answered.
-func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []*keyspace.Lock, progress func(Investigation)) (Investigation, error) {
+func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []*keyspace.Lock, span time.Duration, progress func(Investigation)) (Investigation, error) {
 	w, err := s.newHolderWatch(ctx, l, holder, others)
 	if err == nil {
 		defer w.changes.close()
@@ -161,6 +162,8 @@ func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keysp
 	case err != nil:
 		return Investigation{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, span)
+	defer cancel()
 	tick := time.NewTicker(pollSuspectsExpected)
 	defer tick.Stop()
 	for !w.seen().Named && w.seen().Renewers == nil {

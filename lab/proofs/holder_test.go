@@ -135,7 +135,7 @@ func (c *crowd) investigate(t *testing.T, trial int, period, most time.Duration)
 	l, err := scanner.ReadLock(ctx, key)
 	check.Require(t, err == nil && l != nil, "the lock is %v, %v", l, err)
 	changes := 0
-	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) { changes++ })
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, time.Hour, func(inspect.Investigation) { changes++ })
 	check.ErrorIs(t, err, nil)
 	return got, changes, holder
 }
@@ -207,7 +207,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 		return []string{"EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000"}
 	})()
 	defer cancel()
-	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
+	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, time.Hour, func(inspect.Investigation) {})
 	check.True(t, err == nil && got.Named && got.Client.Addr == holder.addr() && got.Lock.Key == keys[0],
 		"it names %+v, %v; the holder is %s", got, err, holder.addr())
 }
