@@ -194,6 +194,14 @@ func TestTextsOfAnyBytesAreKept(t *testing.T) {
 	}
 }
 
+// Any other text, such as the error of a server, is shown as a screen would, and does not stop the recording.
+func TestATextThatIsNotUTF8StopsNoRecording(t *testing.T) {
+	all := quarters(4, time.Minute, 5)[:3]
+	all[2].Notices, all[2].Problems = []keyspace.Notice{{At: all[2].At, Text: "a\xffb"}}, []string{"\xed\xa0\x80"}
+	got := at(t, open(t, record(t, all)), all[2].At, time.Time{})
+	check.True(t, got.At.Equal(all[2].At) && len(got.Problems) == 1 && utf8.ValidString(got.Problems[0]), "it is %v", got.Problems)
+}
+
 func TestOnlyTheSecretPartsOfTokensAreHidden(t *testing.T) {
 	r := newRedactor()
 	const id = "0b5cf8d2-9a4e-4c1b-8f3a-2d7e6c5b4a39"

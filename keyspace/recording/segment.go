@@ -21,6 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"locktop/keyspace"
@@ -191,8 +192,8 @@ func segmentStart(prefix []byte) (time.Time, bool) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(prefix[fieldStart+4:]))), true
 }
 
-// jsonFormat is the format of the lines: a duration is a number of ns.
-var jsonFormat = jsonv1.FormatDurationAsNano(true)
+// jsonFormat is the format of the lines: a duration is a number of ns, and a text that is not UTF-8 is no error.
+var jsonFormat = json.JoinOptions(jsonv1.FormatDurationAsNano(true), jsontext.AllowInvalidUTF8(true))
 
 // encodeLine returns a value as a line of JSON.
 func encodeLine(v any) ([]byte, error) {
