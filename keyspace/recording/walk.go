@@ -138,7 +138,11 @@ type Indexer interface {
 }
 
 // The index of a segment is a file beside it: a header, and as a zstd frame what the Indexer returned.
-const indexSuffix, indexVersion = ".index", 5
+const (
+	indexSuffix  = ".index"
+	indexVersion = 5
+	indexWindow  = 256 << 10 // bytes of a zstd window: a larger one takes 7 MB more to compress, and saves nothing
+)
 
 func indexName(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
@@ -213,7 +217,7 @@ func (x *indexing) write(segment string) (size int64, err error) {
 	if x.before == "" {
 		return 0, nil
 	}
-	zip, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	zip, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(indexWindow))
 	if err != nil {
 		return 0, err
 	}
